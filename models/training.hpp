@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a model is trained: the `training:` block of a scenario as values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sim/core/dtype.hpp"
+#include "sim/core/schedule.hpp"
+
+namespace shardsim {
+
+/// Dtypes of one training job. `reduce` empty: the library's default. `master` empty: no copy of its own.
+struct Precision {
+  DType parameters = DType::bf16;       ///< held and gathered for compute
+  DType compute = DType::bf16;          ///< matrix products and activations
+  DType gradients = DType::bf16;        ///< the unsharded gradient
+  std::optional<DType> reduce;          ///< on the wire of reductions
+  std::optional<DType> master = DType::fp32;
+  DType moments = DType::fp32;          ///< bf16 under pure-bf16
+  std::string name = "mixed";           ///< as the user wrote it: mixed, autocast, pure-bf16, fp32, or custom
+};
+
+enum class Checkpointing : std::uint8_t {
+  none,
+  core_attention,  ///< only scores, softmax and context are recomputed (Megatron's selective)
+  selective_ops,   ///< attention outputs and every second matrix product are kept (torchtitan's selective op policy)
+  full,            ///< only each layer's input is kept
+};
+
+struct ActivationCheckpointing {
+  Checkpointing kind = Checkpointing::none;
+  std::int32_t every = 1;  ///< full on every k-th layer, none on the others
+};
+
+enum class AttentionKind : std::uint8_t { flash, plain };
+
+struct Loss {
+  enum class Kind : std::uint8_t { cross_entropy, fused, chunked } kind = Kind::cross_entropy;
+  std::int32_t chunks = 1;  ///< of `chunked`
+};
+
+struct Optimizer {
+  enum class Implementation : std::uint8_t { foreach, fused, for_loop };
+  OptimizerKind kind = OptimizerKind::adamw;
+  Implementation implementation = Implementation::foreach;
+  bool split_weight_decay = false;           ///< weight_decay_groups: split (matrices with decay; biases and norms without)
+  std::optional<double> clip_grad_norm;
+  bool set_to_none = true;                   ///< zero_grad
+  std::string variant;                       ///< of muon: which distributed implementation
+};
+
+enum class OffloadTarget : std::uint8_t { none, cpu, nvme };
+struct Offload {
+  OffloadTarget parameters = OffloadTarget::none;
+  OffloadTarget optimizer = OffloadTarget::none;
+};
+
+struct Training {
+  std::int64_t sequence_length = 2048;
+  std::int64_t micro_batch_size = 1;  ///< sequences per rank
+  std::int32_t gradient_accumulation_steps = 1;
+  Precision precision;
+  ActivationCheckpointing checkpointing;
+  AttentionKind attention = AttentionKind::flash;
+  double dropout = 0;
+  Loss loss;
+  Optimizer optimizer;
+  Offload offload;
+  bool compile = false;
+  bool warm = true;
+
+  [[nodiscard]] Tokens tokens_per_micro_batch() const { return Tokens{sequence_length * micro_batch_size}; }
+};
+
+}  // namespace shardsim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replays Schedules on a machine, event by event.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sim/core/profile.hpp"
+#include "sim/engine/result.hpp"
+
+namespace shardsim {
+
+/// Shared resources of a rank: which share of each an op uses while it runs at full speed.
+enum class Resource : std::uint8_t { intra_node, network, host_link };
+inline constexpr std::size_t resource_count = 3;
+
+/// What one op costs, by op index. Ops that take no device time have a zero duration.
+struct OpCost {
+  SimTime device;                              ///< on its stream, alone on the machine
+  SimTime host;                                ///< time the host needs to issue it
+  std::array<float, resource_count> share{};   ///< of the resources, while it runs alone
+  bool compute = false;                        ///< slowed down beside collectives
+  bool collective = false;
+};
+
+/// The program of a class of alike ranks. Collectives of the same communicator name meet: the k-th of each program starts when all
+/// programs have reached it, and all end together.
+struct RankProgram {
+  const Schedule* schedule = nullptr;
+  std::vector<OpCost> costs;                   ///< one for each op
+};
+
+struct Machine {
+  double overlap_slowdown = 0;                 ///< compute takes (1 + this) times as long while a collective runs beside it
+};
+
+/// Simulated step of each program. Throws std::logic_error if the programs deadlock or collectives do not match (our bug).
+/// Same input, same output on any machine: integer picoseconds, ties broken by op number, then program.
+[[nodiscard]] std::vector<Timeline> simulate(std::span<const RankProgram> programs, const Machine& machine);
+
+}  // namespace shardsim
