@@ -63,7 +63,7 @@ struct Layout {
     each,  ///< every parameter flattened and cut into n parts of ceil(n_i / n); stored rank by rank (DeepSpeed ZeRO-3)
     rows,  ///< every parameter cut along dimension 0 into n chunks of ceil(d0 / n) rows; stored rank by rank (FSDP2, torch.chunk)
   };
-  ParameterSpan parameters;
+  ParameterSpan parameters{};
   Partition partition = Partition::none;
   bool shard = false;          ///< only the part of the rank that runs the schedule; else the parts of all n ranks
   bool unpadded = false;       ///< of a `rows` or `each` shard: without the padding of the last owners (.grad, optimizer states)
@@ -86,19 +86,19 @@ enum class Role : std::uint8_t {
 /// A short text made of a verb and the unit it is about; printed as "verb(unit)". Equal to the library's profiler labels where it has them.
 struct Label {
   const char* verb = "";  ///< a string literal
-  UnitId unit;            ///< index into Schedule::units
+  UnitId unit{};            ///< index into Schedule::units
 };
 
 struct Buffer {
-  Label label;
+  Label label{};
   Category category = Category::temporaries;
   Role role = Role::none;
   bool persistent = false;  ///< alive before the step begins and after it ends; never allocated or freed by an op
   bool host = false;        ///< in pinned host memory (offload): not counted as GPU memory
   DType dtype = DType::bf16;
-  StreamId pool;            ///< the stream whose allocator pool it comes from
-  LayoutId layout;          ///< none for opaque contents (activations, scratch)
-  Elements elements;        ///< with padding
+  StreamId pool{};            ///< the stream whose allocator pool it comes from
+  LayoutId layout{};          ///< none for opaque contents (activations, scratch)
+  Elements elements{};        ///< with padding
   [[nodiscard]] Bytes size() const { return bytes(elements, dtype); }
 };
 
@@ -106,15 +106,15 @@ struct Stream { std::string name; };
 
 /// Ranks r0, r0 + stride, ... , r0 + (size - 1) stride, for every r0 that makes them a partition of the world.
 struct Group {
-  std::string name;
+  std::string name{};
   std::int64_t size = 1;
   std::int64_t stride = 1;
 };
 
 /// A first-in first-out queue of collectives over a group, in host order, whatever streams they sit on.
 struct Communicator {
-  std::string name;
-  GroupId group;
+  std::string name{};
+  GroupId group{};
 };
 
 // Operations ---------------------------------------------------------------------------------------------------------------------
@@ -127,33 +127,33 @@ struct ModuleRange {
 };
 
 struct Compute {
-  WorkId work;
+  WorkId work{};
   Pass pass = Pass::forward;
-  ModuleRange modules;  ///< what the executor computes; layer -1: nothing (a kernel that only takes time)
+  ModuleRange modules{};  ///< what the executor computes; layer -1: nothing (a kernel that only takes time)
 };
 
 enum class Reduction : std::uint8_t { sum, average, max };
 
 struct Communicate {
   Collective kind = Collective::all_reduce;
-  CommunicatorId communicator;
+  CommunicatorId communicator{};
   DType dtype = DType::bf16;
   Reduction reduction = Reduction::sum;
   bool control = false;   ///< a scalar, a flag or a map: control bytes, not traffic
   std::int32_t root = 0;  ///< of broadcast and reduce: index in the group
-  Elements payload;       ///< of the full buffer, padded
-  BufferId source;        ///< all-gather: the shard (none: own part of target, in place); reduce-scatter: the full buffer
-  BufferId target;        ///< all-gather: the full buffer; reduce-scatter: the shard; others: the buffer, in place
-  Elements offset;        ///< where the payload starts in the full buffer
+  Elements payload{};       ///< of the full buffer, padded
+  BufferId source{};        ///< all-gather: the shard (none: own part of target, in place); reduce-scatter: the full buffer
+  BufferId target{};        ///< all-gather: the full buffer; reduce-scatter: the shard; others: the buffer, in place
+  Elements offset{};        ///< where the payload starts in the full buffer
 };
 
 enum class CopyPath : std::uint8_t { device, to_host, to_device };
 
 /// A kernel that moves elements: casts between dtypes, multiplies by `scale`, and adds to the target if `accumulate`.
 struct Copy {
-  BufferId source;  ///< none: fill the target with zeros
-  BufferId target;
-  Elements count;   ///< elements moved, for the cost
+  BufferId source{};  ///< none: fill the target with zeros
+  BufferId target{};
+  Elements count{};   ///< elements moved, for the cost
   CopyPath path = CopyPath::device;
   bool accumulate = false;
   std::int32_t kernels = 1;
@@ -164,8 +164,8 @@ struct Allocate { BufferId buffer; };
 /// Ends the buffer's life in host order. If `also_used_by` names a stream (record_stream), the pool gets the block back only when that
 /// stream has passed this point.
 struct Free {
-  BufferId buffer;
-  StreamId also_used_by;
+  BufferId buffer{};
+  StreamId also_used_by{};
 };
 
 /// Later ops of the op's stream start after `op` is done.
@@ -180,44 +180,44 @@ enum class OptimizerKind : std::uint8_t { sgd, momentum, adam, adamw, adamw_8bit
 /// One optimizer step over the elements of `parameters` (the master copy where there is one).
 struct Update {
   OptimizerKind optimizer = OptimizerKind::adamw;
-  Elements count;
-  WorkId work;             ///< bytes of the element-wise kernels and, for muon, the products of Newton-Schulz
-  BufferId parameters;
-  BufferId gradients;
-  BufferId first_moment;   ///< none where the optimizer has none
-  BufferId second_moment;
+  Elements count{};
+  WorkId work{};             ///< bytes of the element-wise kernels and, for muon, the products of Newton-Schulz
+  BufferId parameters{};
+  BufferId gradients{};
+  BufferId first_moment{};   ///< none where the optimizer has none
+  BufferId second_moment{};
   bool on_host = false;    ///< CPU optimizer: the host is busy meanwhile
 };
 
 using Action = std::variant<Compute, Communicate, Copy, Allocate, Free, Wait, HostWait, Synchronize, Update>;
 
 struct Op {
-  Action action;
-  StreamId stream;  ///< none for Allocate, Free, HostWait and Synchronize: they happen on the host
-  Label label;
+  Action action{};
+  StreamId stream{};  ///< none for Allocate, Free, HostWait and Synchronize: they happen on the host
+  Label label{};
   Phase phase = Phase::forward;
   std::int16_t micro_batch = 0;
 };
 
 struct Schedule {
-  std::string strategy;       ///< "fsdp2"
-  std::string semantics;      ///< "framework" or "textbook"
-  std::string library;        ///< "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)"; "textbook: ZeRO paper, section 7" ...
-  std::string differs_because;  ///< one line: why the traffic differs from the textbook's; empty if it does not
-  std::vector<std::string> warnings;
+  std::string strategy{};       ///< "fsdp2"
+  std::string semantics{};      ///< "framework" or "textbook"
+  std::string library{};        ///< "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)"; "textbook: ZeRO paper, section 7" ...
+  std::string differs_because{};  ///< one line: why the traffic differs from the textbook's; empty if it does not
+  std::vector<std::string> warnings{};
   std::int64_t world_size = 1;
   std::int64_t rank = 0;        ///< the rank whose program this is
   std::int32_t micro_batches = 1;
 
-  std::vector<std::string> units;  ///< names that labels refer to
-  std::vector<Stream> streams;     ///< 0 is the default (compute) stream
-  std::vector<Group> groups;
-  std::vector<Communicator> communicators;
-  std::vector<Work> works;
-  std::vector<ParameterId> parameter_pool;
-  std::vector<Layout> layouts;
-  std::vector<Buffer> buffers;
-  std::vector<Op> ops;
+  std::vector<std::string> units{};  ///< names that labels refer to
+  std::vector<Stream> streams{};     ///< 0 is the default (compute) stream
+  std::vector<Group> groups{};
+  std::vector<Communicator> communicators{};
+  std::vector<Work> works{};
+  std::vector<ParameterId> parameter_pool{};
+  std::vector<Layout> layouts{};
+  std::vector<Buffer> buffers{};
+  std::vector<Op> ops{};
 
   [[nodiscard]] const Buffer& at(BufferId id) const { return buffers[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Work& at(WorkId id) const { return works[static_cast<std::size_t>(id.index)]; }

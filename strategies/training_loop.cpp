@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "strategies/hooks.hpp"
+
+namespace shardsim {
+namespace {
+
+/// The first and the last layer (in forward order) that use each parameter.
+struct Uses {
+  std::vector<std::int32_t> first, last;
+  explicit Uses(const Model& model) : first(model.parameters->size(), -1), last(model.parameters->size(), -1) {
+    const auto& layers = *model.layers;
+    for (std::size_t l = 0; l < layers.size(); ++l)
+      for (ParameterId p : layers[l].parameters) {
+        auto& f = first[static_cast<std::size_t>(p.index)];
+        if (f < 0) f = static_cast<std::int32_t>(l);
+        last[static_cast<std::size_t>(p.index)] = static_cast<std::int32_t>(l);
+      }
+  }
+};
+
+class TrainingLoop {
+ public:
+  TrainingLoop(Program& program, Hooks& hooks)
+      : program_(program), build_(program.build), hooks_(hooks), model_(program.model()), uses_(model_), compile_(program.training().compile) {
+    const auto& layers = *model_.layers;
+    buffers_.resize(layers.size());
+    gradients_.resize(layers.size());
+    units_.reserve(layers.size());
+    for (const Layer& layer : layers) units_.push_back(build_.unit(layer.name));
+    for (const LayerType& type : model_.types) works_.push_back(register_works(type));
+    find_backward_needs();
+  }
+
+  void run() {
+    for (std::int32_t g = 0; g < program_.micro_batches(); ++g) {
+      build_.micro_batch(g);
+      build_.phase(Phase::forward);
+      forward();
+      build_.phase(Phase::backward);
+      backward();
+    }
+    build_.phase(Phase::step);
+    hooks_.step();
+  }
+
+ private:
+  struct ModuleWorks { WorkId forward, backward, backward_frozen_input, backward_frozen_weight; };
+
+  // Works are registered once for each layer type: alike layers share them.
+  std::vector<ModuleWorks> register_works(const LayerType& type) {
+    std::vector<ModuleWorks> all;
+    for (const Module& m : type.modules) {
+      Work both = m.backward_input;
+      both += m.backward_weight;
+      all.push_back({build_.work(m.forward), build_.work(both), build_.work(m.backward_weight), build_.work(m.backward_input)});
+    }
+    return all;
+  }
+
+  /// A layer needs a backward if it, or a layer before it, trains. PEFT with checkpointing makes the embedding's output require a
+  /// gradient (enable_input_require_grads), which is why frozen layers after the first still run theirs.
+  void find_backward_needs() {
+    const auto& layers = *model_.layers;
+    bool before = false;
+    for (const Layer& layer : layers) {
+      input_needs_gradient_.push_back(before);
+      before = before || std::any_of(layer.parameters.begin(), layer.parameters.end(), [&](ParameterId p) { return model_.at(p).trainable; });
+      needs_backward_.push_back(before);
+    }
+  }
+
+  [[nodiscard]] const Layer& layer(std::int32_t l) const { return (*model_.layers)[static_cast<std::size_t>(l)]; }
+  [[nodiscard]] const LayerType& type(std::int32_t l) const { return model_.type_of(layer(l)); }
+  [[nodiscard]] std::int32_t layer_count() const { return static_cast<std::int32_t>(model_.layers->size()); }
+  /// The loss stands outside the wrapped module: the last layer, without parameters.
+  [[nodiscard]] bool outside(std::int32_t l) const { return l == layer_count() - 1 && layer(l).parameters.empty() && l > 0; }
+
+  [[nodiscard]] Checkpointing checkpointing(std::int32_t l) const {
+    const ActivationCheckpointing& ac = program_.training().checkpointing;
+    if (!type(l).block) return Checkpointing::none;
+    if (ac.every <= 1) return ac.kind;
+    return block_index(l) % ac.every == 0 ? ac.kind : Checkpointing::none;
+  }
+  [[nodiscard]] std::int32_t block_index(std::int32_t l) const {
+    std::int32_t index = 0;
+    for (std::int32_t i = 0; i < l; ++i) index += type(i).block ? 1 : 0;
+    return index;
+  }
+
+  // Tensors ------------------------------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] bool materialised(const Tensor& t) const { return !(compile_ && t.fused_away) && t.elements > Elements{}; }
+
+  BufferId allocate_tensor(std::int32_t l, const Tensor& t, const char* verb, DType dtype) {
+    return build_.allocate({.label = {verb, units_[static_cast<std::size_t>(l)]},
+                            .category = t.logits ? Category::logits : Category::activations,
+                            .dtype = dtype,
+                            .pool = ScheduleBuilder::compute_stream(),
+                            .elements = t.elements});
+  }
+
+  void release(BufferId& buffer) {
+    if (!buffer.valid()) return;
+    build_.free(buffer);
+    buffer = {};
+  }
+
+  /// Is the tensor kept from forward to backward?
+  [[nodiscard]] bool kept(std::int32_t l, const Tensor& t, Pass pass) const {
+    if (!needs_backward_[static_cast<std::size_t>(l)]) return false;
+    const bool input = t.producer < 0;
+    const bool saved = t.saved_by >= 0;
+    if (pass == Pass::recompute) return saved;
+    switch (checkpointing(l)) {
+      case Checkpointing::none: return saved;
+      case Checkpointing::core_attention: return saved && !t.core_attention;
+      case Checkpointing::selective_ops: return input || t.kept_by_selective;
+      case Checkpointing::full: return input;
+    }
+    return saved;
+  }
+
+  // Forward ------------------------------------------------------------------------------------------------------------------------
+
+  void forward() {
+    hooks_.begin_forward(micro_batch_);
+    for (std::int32_t l = 0; l < layer_count(); ++l) {
+      if (outside(l)) hooks_.end_forward();
+      hand_over_input(l);
+      hooks_.pre_forward(l);
+      forward_modules(l, 0, static_cast<std::int32_t>(type(l).modules.size()), Pass::forward);
+      hooks_.post_forward(l);
+    }
+    if (!outside(layer_count() - 1)) hooks_.end_forward();
+    ++micro_batch_;
+  }
+
+  /// The output of the layer before is this layer's input; the first layer's input (token ids) is allocated here.
+  void hand_over_input(std::int32_t l) {
+    const auto& tensors = type(l).tensors;
+    auto& buffers = buffers_[static_cast<std::size_t>(l)];
+    buffers.assign(tensors.size(), BufferId{});
+    gradients_[static_cast<std::size_t>(l)].assign(tensors.size(), BufferId{});
+    BufferId output = l > 0 ? take_output(l - 1) : BufferId{};
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (tensors[t].producer >= 0 || !materialised(tensors[t])) continue;
+      if (output.valid()) {
+        buffers[t] = output;
+        output = {};
+      } else {
+        buffers[t] = allocate_tensor(l, tensors[t], "input", tensors[t].dtype);
+      }
+    }
+    if (output.valid()) build_.free(output);
+  }
+
+  BufferId take_output(std::int32_t l) {
+    const auto& tensors = type(l).tensors;
+    const auto modules = static_cast<std::int32_t>(type(l).modules.size());
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (tensors[t].producer < 0 || tensors[t].last_consumer != modules) continue;
+      // A layer that saves its own output (softmax, a norm) shares it with the next one: the reader frees it.
+      BufferId output = buffers_[static_cast<std::size_t>(l)][t];
+      buffers_[static_cast<std::size_t>(l)][t] = {};
+      return output;
+    }
+    return {};
+  }
+
+  void forward_modules(std::int32_t l, std::int32_t first, std::int32_t last, Pass pass) {
+    const LayerType& kind = type(l);
+    auto& buffers = buffers_[static_cast<std::size_t>(l)];
+    for (std::int32_t m = first; m < last; ++m) {
+      const Module& module = kind.modules[static_cast<std::size_t>(m)];
+      if (pass == Pass::recompute && checkpointing(l) == Checkpointing::selective_ops && module.kept_by_selective) continue;
+      hooks_.pre_module_forward(l, m, pass);
+      for (std::size_t t = 0; t < kind.tensors.size(); ++t) {
+        const Tensor& tensor = kind.tensors[t];
+        const bool output = pass == Pass::recompute && tensor.last_consumer == static_cast<std::int32_t>(kind.modules.size());
+        if (tensor.producer == m && !buffers[t].valid() && materialised(tensor) && !(output && tensor.saved_by < 0))
+          buffers[t] = allocate_tensor(l, tensor, "activation", tensor.dtype);
+      }
+      run(l, m, "forward", works_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)].forward, pass, module.forward_temporary);
+      for (std::size_t t = 0; t < kind.tensors.size(); ++t)
+        if (kind.tensors[t].last_consumer == m && !kept(l, kind.tensors[t], pass)) release(buffers[t]);
+      hooks_.post_module_forward(l, m, pass);
+    }
+  }
+
+  void run(std::int32_t l, std::int32_t m, const char* verb, WorkId work, Pass pass, Bytes temporary) {
+    const UnitId unit = units_[static_cast<std::size_t>(l)];
+    BufferId scratch;
+    if (temporary > Bytes{})
+      scratch = build_.allocate({.label = {"workspace", unit}, .category = Category::temporaries, .dtype = DType::int8,
+                                 .pool = ScheduleBuilder::compute_stream(), .elements = Elements{temporary.value()}});
+    build_.compute({verb, unit}, work, pass, {l, m, m + 1});
+    if (scratch.valid()) build_.free(scratch);
+  }
+
+  // Backward -----------------------------------------------------------------------------------------------------------------------
+
+  void backward() {
+    produced_.assign(model_.parameters->size(), false);
+    bool begun = false;
+    for (std::int32_t l = layer_count() - 1; l >= 0; --l) {
+      if (!outside(l) && !begun) {
+        hooks_.begin_backward();
+        begun = true;
+      }
+      if (needs_backward_[static_cast<std::size_t>(l)]) backward_layer(l);
+      drop_rest(l);
+    }
+    hooks_.end_backward();
+  }
+
+  void backward_layer(std::int32_t l) {
+    hooks_.pre_backward(l);
+    const Checkpointing kind = checkpointing(l);
+    const auto modules = static_cast<std::int32_t>(type(l).modules.size());
+    if (kind == Checkpointing::full || kind == Checkpointing::selective_ops) forward_modules(l, 0, modules, Pass::recompute);
+    for (std::int32_t m = modules - 1; m >= 0; --m) {
+      if (kind == Checkpointing::core_attention) recompute_core(l, m);
+      backward_module(l, m);
+    }
+    hooks_.post_backward(l);
+  }
+
+  /// Megatron's selective checkpointing: the core modules run again just before the backward of the last of them.
+  void recompute_core(std::int32_t l, std::int32_t m) {
+    const auto& modules = type(l).modules;
+    const auto is_core = [&](std::int32_t i) { return i >= 0 && i < static_cast<std::int32_t>(modules.size()) && modules[static_cast<std::size_t>(i)].core_attention; };
+    if (!is_core(m) || is_core(m + 1)) return;
+    std::int32_t first = m;
+    while (is_core(first - 1)) --first;
+    forward_modules(l, first, m + 1, Pass::recompute);
+  }
+
+  void backward_module(std::int32_t l, std::int32_t m) {
+    const LayerType& kind = type(l);
+    const Module& module = kind.modules[static_cast<std::size_t>(m)];
+    auto& gradients = gradients_[static_cast<std::size_t>(l)];
+    hooks_.pre_module_backward(l, m);
+    for (std::size_t t = 0; t < kind.tensors.size(); ++t) {
+      const Tensor& tensor = kind.tensors[t];
+      const bool wanted = tensor.has_gradient && materialised(tensor) && (tensor.producer >= 0 || input_needs_gradient_[static_cast<std::size_t>(l)]);
+      if (tensor.last_consumer == m && wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype);
+    }
+    const bool trains = produce_gradients(l, module);
+    run(l, m, "backward", backward_work(l, m, trains), Pass::backward, module.backward_temporary);
+    auto& buffers = buffers_[static_cast<std::size_t>(l)];
+    for (std::size_t t = 0; t < kind.tensors.size(); ++t) {
+      if (kind.tensors[t].producer == m) release(gradients[t]);
+      if (kind.tensors[t].saved_by == m) release(buffers[t]);
+    }
+    report_ready(l, module);
+    hooks_.post_module_backward(l, m);
+  }
+
+  [[nodiscard]] WorkId backward_work(std::int32_t l, std::int32_t m, bool trains) const {
+    const ModuleWorks& works = works_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)];
+    const bool input = input_needs_gradient_[static_cast<std::size_t>(l)] || m > 0;
+    const bool has_parameters = !type(l).modules[static_cast<std::size_t>(m)].parameters.empty();
+    if (!input) return works.backward_frozen_input;
+    return trains || !has_parameters ? works.backward : works.backward_frozen_weight;
+  }
+
+  /// Asks the strategy for memory of the gradients this module writes first; true if any of its parameters trains.
+  bool produce_gradients(std::int32_t l, const Module& module) {
+    bool trains = false;
+    for (std::int32_t index : module.parameters) {
+      const ParameterId p = layer(l).parameters[static_cast<std::size_t>(index)];
+      if (!model_.at(p).trainable) continue;
+      trains = true;
+      if (produced_[static_cast<std::size_t>(p.index)]) continue;
+      produced_[static_cast<std::size_t>(p.index)] = true;
+      hooks_.produce_gradient(p);
+    }
+    return trains;
+  }
+
+  void report_ready(std::int32_t l, const Module& module) {
+    for (std::int32_t index : type(l).arrival) {
+      if (std::find(module.parameters.begin(), module.parameters.end(), index) == module.parameters.end()) continue;
+      const ParameterId p = layer(l).parameters[static_cast<std::size_t>(index)];
+      if (model_.at(p).trainable && uses_.first[static_cast<std::size_t>(p.index)] == l) hooks_.gradient_ready(p);
+    }
+  }
+
+  /// Hands the gradient of the layer's input to the layer before, as the gradient of its output, and drops what nobody asked for.
+  void drop_rest(std::int32_t l) {
+    const auto& tensors = type(l).tensors;
+    auto& gradients = gradients_[static_cast<std::size_t>(l)];
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      release(buffers_[static_cast<std::size_t>(l)][t]);
+      if (!gradients[t].valid()) continue;
+      if (tensors[t].producer < 0 && l > 0 && needs_backward_[static_cast<std::size_t>(l - 1)] && give_output_gradient(l - 1, gradients[t])) continue;
+      release(gradients[t]);
+    }
+  }
+
+  bool give_output_gradient(std::int32_t l, BufferId gradient) {
+    const auto& tensors = type(l).tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (tensors[t].producer < 0 || tensors[t].last_consumer != static_cast<std::int32_t>(type(l).modules.size())) continue;
+      gradients_[static_cast<std::size_t>(l)][t] = gradient;
+      return true;
+    }
+    return false;
+  }
+
+  Program& program_;
+  ScheduleBuilder& build_;
+  Hooks& hooks_;
+  const Model& model_;
+  Uses uses_;
+  bool compile_;
+  std::int32_t micro_batch_ = 0;
+  std::vector<UnitId> units_;
+  std::vector<std::vector<ModuleWorks>> works_;            // by layer type, module
+  std::vector<std::vector<BufferId>> buffers_, gradients_;  // by layer, tensor
+  std::vector<bool> input_needs_gradient_, needs_backward_;
+  std::vector<bool> produced_;                             // by parameter, in this backward
+};
+
+}  // namespace
+
+void run_training_loop(Program& program, Hooks& hooks) { TrainingLoop(program, hooks).run(); }
+
+std::vector<ParameterId> arrival_order(const Model& model) {
+  const Uses uses(model);
+  std::vector<ParameterId> order;
+  const auto& layers = *model.layers;
+  for (auto l = static_cast<std::int32_t>(layers.size()) - 1; l >= 0; --l) {
+    const Layer& layer = layers[static_cast<std::size_t>(l)];
+    const LayerType& type = model.type_of(layer);
+    for (auto m = type.modules.rbegin(); m != type.modules.rend(); ++m)
+      for (std::int32_t index : type.arrival) {
+        if (std::find(m->parameters.begin(), m->parameters.end(), index) == m->parameters.end()) continue;
+        const ParameterId p = layer.parameters[static_cast<std::size_t>(index)];
+        if (model.at(p).trainable && uses.first[static_cast<std::size_t>(p.index)] == l) order.push_back(p);
+      }
+  }
+  return order;
+}
+
+}  // namespace shardsim
