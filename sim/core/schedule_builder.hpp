@@ -4,7 +4,9 @@
 
 #include <map>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/core/schedule.hpp"
 
@@ -14,7 +16,7 @@ class ScheduleBuilder {
  public:
   ScheduleBuilder();
 
-  // Tables. Streams, groups and communicators are found by name if they exist already.
+  // Tables. Units, streams, groups and communicators are found by name if they exist already.
   UnitId unit(std::string name);
   StreamId stream(std::string name);
   /// A communicator of its own over `size` ranks, `stride` apart.
@@ -28,7 +30,7 @@ class ScheduleBuilder {
   [[nodiscard]] static constexpr StreamId compute_stream() { return StreamId{0}; }
 
   void phase(Phase phase) { phase_ = phase; }
-  void micro_batch(std::int32_t index) { micro_batch_ = index; }
+  void micro_batch(std::int32_t index);
   [[nodiscard]] Phase phase() const { return phase_; }
 
   // Ops. Each returns the op's id, to be waited on.
@@ -46,7 +48,7 @@ class ScheduleBuilder {
   void wait_stream(StreamId stream, StreamId other);
   void host_wait(Label label, OpId op);
   void synchronize(Label label);
-  /// The last op issued to a stream so far; none if there is none.
+  /// The last op issued to a stream so far (a Wait counts: it is done when what it waits for is); none if there is none.
   [[nodiscard]] OpId last(StreamId stream) const;
 
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
@@ -60,6 +62,7 @@ class ScheduleBuilder {
   Phase phase_ = Phase::forward;
   std::int32_t micro_batch_ = 0;
   std::vector<OpId> last_;  // by stream
+  std::map<std::string, UnitId> units_;
 };
 
 }  // namespace shardsim
