@@ -37,7 +37,7 @@ struct OneGather {
                                    {.kind = Collective::all_gather, .communicator = shard, .payload = Elements{40}, .source = held,
                                     .target = full});
     builder.wait_stream(ScheduleBuilder::compute_stream(), gather);
-    const WorkId work = builder.work({.products = {{.m = 2, .n = 3, .k = 4}}, .memory = Bytes{64}, .kernels = 2});
+    const WorkId work = builder.work({.products = {{.m = 2, .n = 3, .k = 4}}, .attention = {}, .memory = Bytes{64}, .kernels = 2});
     builder.compute({"forward", unit}, work, Pass::forward, {.layer = 0, .first = 0, .last = 3});
     builder.free(full, ScheduleBuilder::compute_stream());
   }
