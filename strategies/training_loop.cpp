@@ -94,11 +94,13 @@ class TrainingLoop {
   [[nodiscard]] bool materialised(const Tensor& t) const { return !(compile_ && t.fused_away) && t.elements > Elements{}; }
 
   BufferId allocate_tensor(std::int32_t l, const Tensor& t, const char* verb, DType dtype) {
+    const auto index = static_cast<std::int32_t>(&t - type(l).tensors.data());
     return build_.allocate({.label = {verb, units_[static_cast<std::size_t>(l)]},
                             .category = t.logits ? Category::logits : Category::activations,
                             .dtype = dtype,
                             .pool = ScheduleBuilder::compute_stream(),
-                            .elements = t.elements});
+                            .elements = t.elements,
+                            .tensor = {l, index, std::string_view(verb) == "gradient"}});
   }
 
   void release(BufferId& buffer) {

@@ -89,6 +89,13 @@ struct Label {
   UnitId unit{};            ///< index into Schedule::units
 };
 
+/// A tensor of the model that a buffer holds for the micro-batch under way: an activation or its gradient.
+struct TensorRef {
+  std::int32_t layer = -1;    ///< -1: the buffer holds no tensor
+  std::int32_t tensor = -1;   ///< index into LayerType::tensors; the output of a layer is the input of the next
+  bool gradient = false;
+};
+
 struct Buffer {
   Label label{};
   Category category = Category::temporaries;
@@ -99,6 +106,7 @@ struct Buffer {
   StreamId pool{};            ///< the stream whose allocator pool it comes from
   LayoutId layout{};          ///< none for opaque contents (activations, scratch)
   Elements elements{};        ///< with padding
+  TensorRef tensor{};
   [[nodiscard]] Bytes size() const { return bytes(elements, dtype); }
 };
 
