@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/core/collective.hpp"
@@ -36,10 +37,10 @@ struct Gpu {
   double attention_efficiency = 0.5;        ///< share of the peak that flash attention reaches, forward, on the FLOPs it really does
   double attention_backward_efficiency = 0.4;
   double elementwise_efficiency = 0.85;     ///< share of HBM that memory-bound kernels reach
-  Seconds kernel_launch;                    ///< host time to issue one kernel
-  Seconds collective_launch;                ///< host time to issue one collective
-  Seconds device_kernel_gap;                ///< device time lost between two kernels
-  double overlap_slowdown = 0.0;            ///< compute takes (1 + this) times as long while a collective runs beside it
+  Seconds kernel_launch = microseconds(4.5);      ///< host time to issue one kernel, the framework's share included
+  Seconds collective_launch = microseconds(15);   ///< host time to issue one collective
+  Seconds device_kernel_gap = microseconds(1);    ///< device time lost between two kernels
+  double overlap_slowdown = 0.15;           ///< compute takes (1 + this) times as long while a collective runs beside it
   ByteRate host_link;                       ///< PCIe or C2C, one direction, pinned memory
 };
 
@@ -55,7 +56,7 @@ struct CollectiveFit {
   Collective collective = Collective::all_reduce;
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
-  std::string algorithm = "ring";           ///< ring, tree, nvls: what the library ran
+  std::string algorithm = "ring";           ///< ring, tree, nvls, pat: what the library ran; unknown: the log did not say
   std::string protocol;                     ///< simple, ll, ll128, or empty if unknown
   std::vector<CollectiveSegment> segments;
   struct Sample { Bytes size; Seconds min, median, p90; std::int32_t repetitions; };
@@ -106,9 +107,17 @@ struct Profile {
   std::map<std::string, std::string> origins;  ///< dotted key -> where the value is from
 };
 
-[[nodiscard]] Result<Profile> read_profile(const Node& root);
-/// The profile as YAML that read_profile gives back unchanged.
+/// A part holds what one calibration measured (an nccl-tests log knows no GPU peaks): nothing is required of it, and what it lacks is zero.
+enum class Completeness : std::uint8_t { whole, part };
+
+/// The profile that `root` describes; the file's name is that of the root's source. Missing required keys, unknown keys and values out
+/// of range are problems.
+[[nodiscard]] Result<Profile> read_profile(const Node& root, Completeness completeness = Completeness::whole);
+/// The profile as YAML that read_profile gives back unchanged, numbers to the last bit. What a part lacks is left out.
 [[nodiscard]] std::string to_yaml(const Profile& profile);
+
+/// Where the value of a dotted key is from: the origin of the key itself or of the nearest enclosing section; empty if none is given.
+[[nodiscard]] std::string origin_of(const Profile& profile, std::string_view key);
 
 /// The machine of one scenario: a profile, how much of it is used, and overrides already applied to the profile.
 struct Cluster {
