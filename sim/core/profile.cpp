@@ -2,7 +2,8 @@
 // Reading a cluster profile. The format is documented in docs/profile.md.
 #include "sim/core/profile.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <functional>
 
 namespace shardsim {
@@ -59,7 +60,7 @@ class Section {
 
   template <class Q>
   Q above_zero(std::string_view key, Q value) {
-    if (value <= Q{}) reader_.problems().add(reader_.find(key)->where, "'" + std::string(key) + "' must be above zero");
+    if (value <= Q{}) reader_.problems().add(reader_.find(key)->where, fmt::format("'{}' must be above zero", key));
     return value;
   }
 
