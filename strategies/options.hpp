@@ -16,11 +16,11 @@ namespace shardsim {
 enum class OptionKind : std::uint8_t { boolean, integer, number, size, word, list };
 
 struct OptionSpec {
-  std::string name;
+  std::string name{};
   OptionKind kind = OptionKind::boolean;
-  std::string fallback;               ///< as text, for `list strategies`; empty: the library decides
-  std::string help;                   ///< one line
-  std::vector<std::string> words;     ///< allowed values of a word
+  std::string fallback{};               ///< as text, for `list strategies`; empty: the library decides
+  std::string help{};                   ///< one line
+  std::vector<std::string> words{};     ///< allowed values of a word
   double minimum = 0;                 ///< of an integer or number
 };
 

@@ -20,14 +20,14 @@ enum class Semantics : std::uint8_t { framework, textbook };
 struct StrategyChoice {
   std::string name = "fsdp2";
   Semantics semantics = Semantics::framework;
-  Options options;
+  Options options{};
 };
 
 /// Everything a Schedule depends on. The model outlives the job.
 struct Job {
   const Model* model = nullptr;
-  Training training;
-  StrategyChoice strategy;
+  Training training{};
+  StrategyChoice strategy{};
   std::int64_t world_size = 1;
   std::int64_t gpus_per_node = 8;
   std::int64_t rank = 0;  ///< whose program is emitted; rank 0 holds the most where shards are uneven
@@ -35,10 +35,10 @@ struct Job {
 
 /// One row of the table of strategies.
 struct StrategyInfo {
-  std::string name;
-  std::string summary;      ///< one sentence
-  std::string library;      ///< what `semantics: framework` models, with its version
-  std::vector<OptionSpec> options;
+  std::string name{};
+  std::string summary{};      ///< one sentence
+  std::string library{};      ///< what `semantics: framework` models, with its version
+  std::vector<OptionSpec> options{};
 };
 
 [[nodiscard]] const std::vector<StrategyInfo>& strategies();
@@ -53,8 +53,8 @@ struct StrategyInfo {
 
 /// What the papers count, written from the papers and not from the schedules (textbook.cpp).
 struct Textbook {
-  Bytes sent_per_rank;       ///< per optimizer step
-  Bytes parameters, gradients, optimizer_states;  ///< per rank
+  Bytes sent_per_rank{};       ///< per optimizer step
+  Bytes parameters{}, gradients{}, optimizer_states{};  ///< per rank
 };
 [[nodiscard]] Textbook textbook(const Job& job);
 

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategies/optimizer_step.hpp"
+
+#include <algorithm>
+
+namespace shardsim {
+namespace {
+
+using Implementation = Optimizer::Implementation;
+
+DType moment_dtype(const Training& training) {
+  return training.optimizer.kind == OptimizerKind::adamw_8bit ? DType::int8 : training.precision.moments;
+}
+
+/// How often a foreach or for-loop step touches one element, in units of one read or write of the weights' dtype. Fused kernels touch
+/// each of p, g, m, v once to read, and p, m, v once to write.
+/// adamw (torch/optim/adamw.py, _multi_tensor_adamw): mul p 2, lerp m 3, mul v 2, addcmul v 3, sqrt 2, div 2, add 2, addcdiv 4.
+double touches(OptimizerKind kind, Implementation implementation) {
+  const bool fused = implementation == Implementation::fused;
+  switch (kind) {
+    case OptimizerKind::sgd: return 3;
+    case OptimizerKind::momentum: return fused ? 5 : 6;
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw: return fused ? 7 : 20;
+    case OptimizerKind::adamw_8bit: return 5;
+    case OptimizerKind::lion: return fused ? 5 : 12;
+    case OptimizerKind::adafactor: return 12;
+    case OptimizerKind::muon: return 6;
+  }
+  return 7;
+}
+
+std::int32_t kernels(OptimizerKind kind, Implementation implementation, std::size_t tensors) {
+  const auto n = static_cast<std::int32_t>(tensors);
+  if (implementation == Implementation::fused || kind == OptimizerKind::adamw_8bit) return std::max(1, n / 30);
+  const std::int32_t passes = kind == OptimizerKind::sgd ? 1 : kind == OptimizerKind::momentum ? 2 : 8;
+  return implementation == Implementation::for_loop ? passes * n : passes * std::max(1, n / 30);  // ~30 tensors a multi-tensor launch
+}
+
+/// Newton-Schulz iteration of muon: five rounds of X X^T, its square and a product, on the smaller side. Source: Muon, zeropower_via_newtonschulz5.
+void add_newton_schulz(Work& work, const Model& model, const std::vector<ParameterId>& parameters) {
+  for (ParameterId p : parameters) {
+    const Parameter& parameter = model.at(p);
+    if (parameter.shape.size() < 2) continue;
+    const std::int64_t rows = parameter.shape.front(), columns = parameter.elements.value() / rows;
+    const std::int64_t small = std::min(rows, columns), large = std::max(rows, columns);
+    work.products.push_back({small, small, large, 5});
+    work.products.push_back({small, small, small, 5});
+    work.products.push_back({small, large, small, 5});
+  }
+}
+
+}  // namespace
+
+int moment_count(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::sgd: return 0;
+    case OptimizerKind::momentum:
+    case OptimizerKind::lion:
+    case OptimizerKind::muon: return 1;
+    case OptimizerKind::adafactor: return 0;
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+    case OptimizerKind::adamw_8bit: return 2;
+  }
+  return 0;
+}
+
+double state_bytes_per_element(const Training& training) {
+  return moment_count(training.optimizer.kind) * static_cast<double>(size_of(moment_dtype(training)));
+}
+
+void OptimizerStep::add(OptimizerTarget target) {
+  ScheduleBuilder& build = program_.build;
+  const int moments = moment_count(program_.training().optimizer.kind);
+  const auto declare = [&](const char* verb) {
+    return build.buffer({.label = {verb, target.label.unit},
+                         .category = Category::optimizer_states,
+                         .persistent = true,
+                         .host = program_.training().offload.optimizer != OffloadTarget::none,
+                         .dtype = moment_dtype(program_.training()),
+                         .pool = ScheduleBuilder::compute_stream(),
+                         .layout = target.layout,
+                         .elements = target.count});
+  };
+  moments_.push_back({moments > 0 ? declare("exp_avg") : BufferId{}, moments > 1 ? declare("exp_avg_sq") : BufferId{}});
+  targets_.push_back(std::move(target));
+}
+
+Elements OptimizerStep::temporary_elements() const {
+  Elements sum, largest;
+  for (const OptimizerTarget& target : targets_) {
+    sum += target.count;
+    for (ParameterId p : target.parameters) largest = std::max(largest, std::min(program_.model().at(p).elements, target.count));
+  }
+  const OptimizerKind kind = program_.training().optimizer.kind;
+  const bool adaptive = kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lion;
+  switch (program_.training().optimizer.implementation) {
+    case Implementation::fused: return {};
+    case Implementation::foreach: return adaptive ? sum : Elements{};
+    case Implementation::for_loop: return adaptive ? 2 * largest : largest;
+  }
+  return {};
+}
+
+void OptimizerStep::create_states() {
+  if (created_ || program_.training().warm) return;
+  created_ = true;
+  for (const Moments& m : moments_) {
+    if (m.first.valid()) program_.build.allocate(m.first);
+    if (m.second.valid()) program_.build.allocate(m.second);
+  }
+}
+
+void OptimizerStep::emit(const std::vector<Gradients>& gradients) {
+  ScheduleBuilder& build = program_.build;
+  const Training& training = program_.training();
+  const OptimizerKind kind = training.optimizer.kind;
+  const bool on_host = training.offload.optimizer != OffloadTarget::none;
+  create_states();
+  BufferId temporary;
+  if (const Elements n = temporary_elements(); n > Elements{} && !on_host && kind != OptimizerKind::adamw_8bit)
+    temporary = build.allocate({.label = {"optimizer temporaries", {}}, .category = Category::temporaries,
+                                .dtype = moment_count(kind) > 0 ? moment_dtype(training) : DType::fp32,
+                                .pool = ScheduleBuilder::compute_stream(), .elements = n});
+  for (std::size_t t = 0; t < targets_.size(); ++t) {
+    const OptimizerTarget& target = targets_[t];
+    const std::size_t parts = gradients[t].buffers.size();
+    for (std::size_t i = 0; i < parts; ++i) {
+      const Elements count = gradients[t].counts[i];
+      if (count == Elements{}) continue;
+      Work work;
+      work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) * static_cast<double>(bytes(count, target.dtype).value()))};
+      work.kernels = kernels(kind, training.optimizer.implementation, std::max<std::size_t>(1, target.parameters.size() / parts));
+      if (kind == OptimizerKind::muon && parts == 1) add_newton_schulz(work, program_.model(), target.parameters);
+      build.update({"optimizer.step", target.label.unit}, ScheduleBuilder::compute_stream(),
+                   {.optimizer = kind, .count = count, .work = build.work(std::move(work)), .parameters = target.weights,
+                    .gradients = gradients[t].buffers[i], .first_moment = moments_[t].first, .second_moment = moments_[t].second, .on_host = on_host});
+    }
+  }
+  if (temporary.valid()) build.free(temporary);
+}
+
+void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync) {
+  if (!program_.training().optimizer.clip_grad_norm) return;
+  ScheduleBuilder& build = program_.build;
+  Elements local;
+  std::int32_t tensors = 0;
+  for (const Gradients& g : gradients)
+    for (Elements n : g.counts) {
+      local += n;
+      ++tensors;
+    }
+  Work norm;
+  norm.memory = bytes(local, gradient_dtype);
+  norm.kernels = std::max(1, tensors / 30) + 2;
+  OpId last = build.compute({"clip_grad_norm", {}}, build.work(norm), Pass::backward, {});
+  if (communicator.valid() && build.schedule().group_of(communicator).size > 1) {
+    const BufferId scalar = build.allocate({.label = {"total norm", {}}, .category = Category::temporaries, .dtype = DType::fp32,
+                                            .pool = ScheduleBuilder::compute_stream(), .elements = Elements{1}});
+    build.wait_stream(stream, ScheduleBuilder::compute_stream());
+    last = build.communicate({"clip_grad_norm", {}}, stream,
+                             {.kind = Collective::all_reduce, .communicator = communicator, .dtype = DType::fp32, .control = true,
+                              .payload = Elements{1}, .target = scalar});
+    build.wait(ScheduleBuilder::compute_stream(), last);
+    build.free(scalar);
+  }
+  if (host_sync) build.host_wait({"clip_grad_norm.item", {}}, last);
+  Work scale;
+  scale.memory = bytes(2 * local, gradient_dtype);
+  scale.kernels = std::max(1, tensors / 30);
+  build.compute({"clip_grad_norm.mul", {}}, build.work(scale), Pass::backward, {});
+}
+
+void zero_grad(Program& program, const std::vector<BufferId>& gradients) {
+  for (BufferId g : gradients) {
+    if (program.training().optimizer.set_to_none) {
+      program.build.free(g);
+    } else {
+      program.build.copy({"zero_grad", {}}, ScheduleBuilder::compute_stream(), {.target = g, .count = program.build.schedule().at(g).elements});
+    }
+  }
+}
+
+}  // namespace shardsim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizer of one rank: its states, what a step reads and writes, and what it needs meanwhile. Shared by all strategies.
+#pragma once
+
+#include <vector>
+
+#include "strategies/hooks.hpp"
+
+namespace shardsim {
+
+/// What the optimizer updates on this rank, as one list of tensors: a buffer of parameters (the master copy where there is one), and how
+/// much of it. The gradients are named when the step runs.
+struct OptimizerTarget {
+  Label label{};
+  std::vector<ParameterId> parameters{};  ///< whose elements (or parts) it holds
+  BufferId weights{};                     ///< what the update writes: master copy, or the stored parameters
+  LayoutId layout{};                      ///< of the states
+  Elements count{};                       ///< elements of the weights that are updated; the states have as many
+  DType dtype = DType::fp32;            ///< of the weights
+};
+
+/// Bytes of optimizer states for one element beyond the master copy: Adam 8, momentum 4 (fp32 moments), half of it under pure-bf16.
+[[nodiscard]] double state_bytes_per_element(const Training& training);
+
+/// Number of full-size moment buffers: 0 (sgd), 1 (momentum, lion, muon) or 2 (adam, adamw, 8-bit).
+[[nodiscard]] int moment_count(OptimizerKind kind);
+
+class OptimizerStep {
+ public:
+  explicit OptimizerStep(Program& program) : program_(program) {}
+
+  /// Declares the moments of a target. Warm: they are there from the start; else the first step makes them.
+  /// Source: torch/optim/adamw.py, _init_group (lazy state).
+  void add(OptimizerTarget target);
+
+  /// The gradients of target i are in these buffers (their layouts say which parts). One update for each buffer.
+  struct Gradients {
+    std::vector<BufferId> buffers;
+    std::vector<Elements> counts;
+  };
+  /// Emits the updates of all targets, with the temporaries of the implementation: foreach keeps one list in the moments' dtype for
+  /// sqrt(v) over everything it updates at once; fused none; the plain loop two tensors of the largest size.
+  void emit(const std::vector<Gradients>& gradients);
+
+  /// clip_grad_norm_: norms of the local gradients, one scalar all-reduce over `communicator` (none: nothing is sharded), scaling in
+  /// place. Nothing if the job does not clip.
+  void clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync);
+
+  [[nodiscard]] const std::vector<OptimizerTarget>& targets() const { return targets_; }
+
+ private:
+  struct Moments { BufferId first, second; };
+  [[nodiscard]] Elements temporary_elements() const;
+  void create_states();
+
+  Program& program_;
+  std::vector<OptimizerTarget> targets_;
+  std::vector<Moments> moments_;
+  bool created_ = false;
+};
+
+/// Frees the gradients (zero_grad with set_to_none) or fills them with zeros.
+void zero_grad(Program& program, const std::vector<BufferId>& gradients);
+
+}  // namespace shardsim
