@@ -50,6 +50,11 @@ class Problems {
 template <class T>
 using Result = tl::expected<T, Problems>;
 
+/// The text as it may be shown: unprintable bytes as \xNN, cut after `limit` characters.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t limit = 300);
+/// printable() in single quotes, short: for words of the user inside a message.
+[[nodiscard]] std::string in_quotes(std::string_view text);
+
 /// What is closest to `word` among `known`, if it is close enough to be meant (edit distance at most a third of the length).
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
