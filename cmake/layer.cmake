@@ -7,6 +7,8 @@ add_library(shardsim_flags INTERFACE)
 target_compile_features(shardsim_flags INTERFACE cxx_std_20)
 target_compile_options(shardsim_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual>
+  # GCC 12 warns falsely about "text" + std::string (bug 105651).
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHARDSIM_WERROR}>>:-Werror>)
 
 # shardsim_layer(NAME FOLDER sources... ) ; link with target_link_libraries(NAME PUBLIC other layers)

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.hpp"
+
+namespace shardsim {
+
+const Command& program() {
+  static const Command root{
+      .name = "shardsim",
+      .summary = "predicts a data-parallel training step before the money is spent",
+      .details = "Exact bytes, peak memory and time of one optimizer step: naive data parallelism, DDP, ZeRO-1/2/3, FSDP1/2 and Megatron.",
+      .subcommands = {
+          simulate_command(),
+          list_command(),
+      },
+  };
+  return root;
+}
+
+}  // namespace shardsim

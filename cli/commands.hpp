@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of subcommands: one function a file, one line a command in commands.cpp.
+#pragma once
+
+#include "cli/command.hpp"
+
+namespace shardsim {
+
+[[nodiscard]] Command simulate_command();
+[[nodiscard]] Command list_command();
+
+/// The whole program: what stands before the subcommand, and the subcommands.
+[[nodiscard]] const Command& program();
+
+}  // namespace shardsim

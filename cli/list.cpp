@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "cli/commands.hpp"
+#include "cli/simulation_job.hpp"
+#include "reports/output.hpp"
+#include "reports/text.hpp"
+#include "sim/core/units_text.hpp"
+
+namespace shardsim {
+namespace {
+
+std::string models_text() {
+  TextGrid grid{.header = {"Preset", "Parameters"}, .right = {false, true}, .rows = {}};
+  Training training;
+  training.sequence_length = 128;  // short enough for every preset; the count of parameters does not depend on it
+  for (const std::string& name : preset_names()) {
+    const auto model = value_or_throw(build_model(value_or_throw(preset(name)), training));
+    grid.rows.push_back({name, grouped(model->total().value())});
+  }
+  std::string families;
+  for (const std::string& family : family_names()) families += (families.empty() ? "" : ", ") + family;
+  return grid.text() + "\n" + wrapped("hf_config: reads the config.json of these families: " + families, 0, 0) + "\n";
+}
+
+std::string option_text(const OptionSpec& option) {
+  std::string help = option.help;
+  for (std::size_t i = 0; i < option.words.size(); ++i) help += (i == 0 ? ": " : ", ") + option.words[i];
+  if (!option.fallback.empty()) help += " (default: " + option.fallback + ")";
+  std::string left = "  " + option.name;
+  if (columns(left) + 2 > 30) left += "\n";
+  else left = pad_right(std::move(left), 30);
+  if (left.ends_with('\n')) left += std::string(30, ' ');
+  return left + wrapped(help, 30, 30) + "\n";
+}
+
+std::string strategies_text() {
+  std::string out;
+  for (const StrategyInfo& info : strategies()) {
+    out += (out.empty() ? "" : "\n") + info.name + "\n  " + wrapped(info.summary, 2, 2) + "\n  " + wrapped("framework: " + info.library, 2, 2) + "\n";
+    for (const OptionSpec& option : info.options) out += option_text(option);
+  }
+  return out;
+}
+
+std::vector<Profile> shipped_profiles() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(shipped_folder()) / "clusters"))
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  std::vector<Profile> profiles;
+  for (const std::string& file : files) {
+    Profile profile = value_or_throw(read_profile(value_or_throw(read_yaml(value_or_throw(read_source(file))))));
+    profile.file = "clusters/" + std::filesystem::path(file).filename().string();
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
+std::string clusters_text() {
+  TextGrid grid{.header = {"Profile", "GPUs", "Ring in the node", "NICs", "Network"}, .right = {false, true, true, true, true}, .rows = {}};
+  for (const Profile& p : shipped_profiles())
+    grid.rows.push_back({p.file, fmt::format("{} x {}", p.node.gpus, p.gpu.name), to_text(p.node.ring_bandwidth), std::to_string(p.network.nics_per_node),
+                         to_text(p.network.nic_bandwidth * static_cast<double>(p.network.nics_per_node))});
+  return grid.text();
+}
+
+std::string gpus_text() {
+  TextGrid grid{.header = {"GPU", "Memory", "HBM", "bf16, dense", "Profile"}, .right = {false, true, true, true, false}, .rows = {}};
+  for (const Profile& p : shipped_profiles()) {
+    const auto peak = p.gpu.peak.find(DType::bf16);
+    grid.rows.push_back({p.gpu.name, to_text(p.gpu.capacity), to_text(p.gpu.memory_bandwidth), peak == p.gpu.peak.end() ? "" : to_text(peak->second), p.file});
+  }
+  return grid.text();
+}
+
+std::string optimizers_text() {
+  // The names that scenarios use; the bytes are those of PyTorch's state tensors (bitsandbytes for adamw_8bit, Keller Jordan's for muon).
+  const TextGrid grid{.header = {"Optimizer", "States per parameter"},
+                      .right = {},
+                      .rows = {{"sgd", "none"},
+                               {"momentum", "one moment"},
+                               {"adam", "two moments"},
+                               {"adamw", "two moments"},
+                               {"adamw_8bit", "two moments of one byte, scales for each block of 256"},
+                               {"lion", "one moment"},
+                               {"adafactor", "one row and one column of each matrix"},
+                               {"muon", "one moment for matrices, adamw for the rest"}}};
+  return grid.text() + "\n" + wrapped("A master copy of the parameters comes on top where the precision asks for one.", 0, 0) + "\n";
+}
+
+struct Subject {
+  const char* name;
+  std::string (*text)();
+};
+constexpr std::array<Subject, 5> subjects{{{"models", models_text},
+                                           {"strategies", strategies_text},
+                                           {"clusters", clusters_text},
+                                           {"optimizers", optimizers_text},
+                                           {"gpus", gpus_text}}};
+
+ExitCode run(const Arguments& arguments) {
+  const std::string wanted = arguments.text("WHAT");
+  for (const Subject& subject : subjects)
+    if (wanted == subject.name) write_output("-", subject.text());
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Command list_command() {
+  std::vector<std::string> words;
+  for (const Subject& subject : subjects) words.emplace_back(subject.name);
+  return {.name = "list",
+          .summary = "print what scenarios can name",
+          .arguments = {{.name = "WHAT", .help = "what to list", .required = true, .words = std::move(words)}},
+          .run = run};
+}
+
+}  // namespace shardsim

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program says on standard error beside its results.
+#pragma once
+
+#include <string>
+
+namespace shardsim {
+
+/// 0: warnings and errors; each step up adds information, then debugging; -1 and below: errors only.
+void set_verbosity(int verbosity);
+
+void log_debug(const std::string& message);
+void log_info(const std::string& message);
+void log_warning(const std::string& message);
+
+}  // namespace shardsim

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/commands.hpp"
+#include "cli/log.hpp"
+#include "cli/simulation_job.hpp"
+#include "reports/output.hpp"
+#include "reports/simulate_json.hpp"
+#include "reports/table.hpp"
+#include "reports/trace.hpp"
+
+namespace shardsim {
+namespace {
+
+/// The files asked for beside the report, opened before the work begins.
+struct Extras {
+  std::optional<Output> trace, schedule;
+  bool on_standard_output = false;
+};
+
+std::optional<Output> open_extra(const Arguments& arguments, const std::string& name, Extras& extras) {
+  if (!arguments.given(name)) return std::nullopt;
+  const std::string path = arguments.text(name);
+  if (path == "-" && std::exchange(extras.on_standard_output, true)) throw InputError("standard output can take one file only");
+  return Output(path);
+}
+
+Extras open_extras(const Arguments& arguments) {
+  Extras extras;
+  extras.trace = open_extra(arguments, "--trace", extras);
+  extras.schedule = open_extra(arguments, "--dump-schedule", extras);
+  if (extras.on_standard_output && arguments.given("--format")) throw InputError("standard output can take the report or a file, not both");
+  if ((extras.trace || extras.schedule) && arguments.texts("SCENARIO").size() > 1)
+    throw InputError("--trace and --dump-schedule need a single scenario");
+  return extras;
+}
+
+void finish(std::optional<Output>& output, const std::string& text) {
+  output->write(text);
+  output->commit();
+}
+
+std::string report(std::span<const SimulationResult> results, const std::string& format) {
+  if (format == "csv") return simulate_csv(results);
+  if (format == "json") {
+    if (results.size() == 1) return simulate_json(results.front()).text() + "\n";
+    Json::List list;
+    for (const SimulationResult& result : results) list.push_back(simulate_json(result));
+    return Json(std::move(list)).text() + "\n";
+  }
+  std::string out;
+  for (const SimulationResult& result : results) out += (out.empty() ? "" : "\n") + simulate_table(result);
+  return out;
+}
+
+ExitCode run(const Arguments& arguments) {
+  Extras extras = open_extras(arguments);
+  std::vector<Scenario> scenarios;
+  Problems problems;
+  for (const std::string& path : arguments.texts("SCENARIO")) {
+    auto scenario = load_scenario(path, arguments.texts("--set"));
+    if (scenario) scenarios.push_back(std::move(*scenario));
+    else problems.append(scenario.error());
+  }
+  if (!problems.empty()) throw InputError(std::move(problems));
+
+  std::vector<SimulationResult> results;
+  for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace.has_value()}));
+
+  const std::string format = arguments.text("--format", "table");
+  if (format != "table")  // the table shows them itself
+    for (const SimulationResult& result : results)
+      for (const std::string& warning : result.warnings) log_warning(fmt::format("{}: {}", result.scenario, warning));
+  if (extras.trace) finish(extras.trace, chrome_trace(results.front()));
+  if (extras.schedule) finish(extras.schedule, to_text(*results.front().schedule));
+  if (!extras.on_standard_output) write_output("-", report(results, format));
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Command simulate_command() {
+  return {.name = "simulate",
+          .summary = "predict one training step of each scenario",
+          .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true, .many = true},
+                        {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
+                        {.name = "--trace", .value = "FILE", .help = "write a timeline for Perfetto or chrome://tracing ('-': standard output)"},
+                        {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
+                        {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenarios, as in training.micro_batch_size=2", .many = true}},
+          .run = run};
+}
+
+}  // namespace shardsim

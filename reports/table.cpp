@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/table.hpp"
+
+#include <fmt/format.h>
+
+#include "reports/text.hpp"
+#include "sim/core/units_text.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr std::size_t value_end = 42;  // column at which values end
+
+/// A label, a value aligned to the right, and a remark that is wrapped behind it.
+std::string row(const std::string& label, const std::string& value, const std::string& remark = {}) {
+  const std::string left = "  " + label;
+  std::string out = left + pad_left(value, value_end - std::min(columns(left), value_end - 1));
+  if (remark.empty()) return out + "\n";
+  const std::size_t at = columns(out) + 2;
+  return out + "  " + wrapped(remark, value_end + 2, at) + "\n";
+}
+
+std::string paragraph(const std::string& text) { return "  " + wrapped(text, 2, 2) + "\n"; }
+
+std::string share(double part) { return fmt::format("{:.1f} %", 100 * part); }
+
+std::string head(const SimulationResult& result) {
+  const Schedule& schedule = *result.schedule;
+  std::string out = wrapped(result.scenario, 0, 0) + "\n";
+  out += paragraph(fmt::format("{}, {} semantics, on {} {}{}", schedule.strategy, schedule.semantics, grouped(result.world_size),
+                               result.world_size == 1 ? "GPU" : "GPUs", result.nodes > 1 ? fmt::format(" ({} nodes)", grouped(result.nodes)) : ""));
+  out += paragraph(schedule.library);
+  const bool all = result.trainable_parameters == result.parameters;
+  out += paragraph(fmt::format("{}: {} parameters, {} trainable", result.model_name, grouped(result.parameters.value()),
+                               all ? "all" : grouped(result.trainable_parameters.value())));
+  return out;
+}
+
+std::string label_of(Collective c) {
+  std::string out(name_of(c));
+  for (char& letter : out)
+    if (letter == '_') letter = '-';
+  return out;
+}
+
+std::string traffic(const Traffic& traffic) {
+  std::string out = "\nSent by each rank in one step\n";
+  for (Collective c : all_collectives) {
+    const Bytes sent = traffic.sent_per_rank[static_cast<std::size_t>(c)];
+    if (sent != Bytes{}) out += row(label_of(c), to_text_decimal(sent));
+  }
+  out += row("total", to_text_decimal(traffic.total), fmt::format("{:.2f} Ψ", traffic.psi_units));
+  out += row("textbook", to_text_decimal(traffic.textbook), traffic.textbook_differs_because);
+  if (traffic.by_rank_min != traffic.by_rank_max)
+    out += row("least and most of any rank", fmt::format("{} to {}", to_text_decimal(traffic.by_rank_min), to_text_decimal(traffic.by_rank_max)));
+  return out;
+}
+
+std::string spaced(std::string_view name) {
+  std::string out(name);
+  for (char& letter : out)
+    if (letter == '_') letter = ' ';
+  return out;
+}
+
+std::string memory(const Memory& memory) {
+  std::string out = "\nMemory of each GPU at the peak\n";
+  for (std::size_t i = 0; i < category_count; ++i)
+    if (memory.at_peak[i] != Bytes{}) out += row(spaced(category_names[i]), to_text(memory.at_peak[i]));
+  out += row("allocated", to_text(memory.peak), fmt::format("in {}: {}", name_of(memory.peak_phase), memory.peak_at));
+  out += row("reserved by the allocator", to_text(memory.reserved_peak));
+  out += row("outside the allocator", to_text(memory.overhead), "CUDA context, NCCL");
+  out += row("on the device", to_text(memory.device_peak), fmt::format("{} {}", memory.fits ? "fits" : "DOES NOT FIT", to_text(memory.capacity)));
+  if (memory.host_pinned != Bytes{}) out += row("pinned in host memory", to_text(memory.host_pinned));
+  return out;
+}
+
+std::string step(const StepTime& step) {
+  const auto part = [&](const std::string& label, Seconds time, std::string remark = {}) {
+    if (remark.empty() && step.time.base() > 0) remark = share(time / step.time);
+    return row(label, to_text(time), remark);
+  };
+  std::string out = "\nTime of one step\n";
+  out += part("compute", step.compute);
+  out += part("exposed communication", step.exposed_communication);
+  out += part("hidden communication", step.communication - step.exposed_communication, "while computing");
+  out += part("optimizer", step.optimizer);
+  out += part("waiting for the host", step.host_bound);
+  out += row("step", to_text(step.time), "bound by " + step.bound_by);
+  out += row("tokens/s per GPU", grouped(static_cast<std::int64_t>(step.tokens_per_second_per_gpu)),
+             fmt::format("{} on all", grouped(static_cast<std::int64_t>(step.tokens_per_second))));
+  out += row("MFU", share(step.mfu));
+  out += row("HFU", share(step.hfu), "with recomputation");
+  out += paragraph(step.flop_convention);
+  return out;
+}
+
+std::string warnings(const std::vector<std::string>& list) {
+  std::string out;
+  for (const std::string& warning : list) out += "  - " + wrapped(warning, 4, 4) + "\n";
+  return out.empty() ? out : "\nWarnings\n" + out;
+}
+
+}  // namespace
+
+std::string simulate_table(const SimulationResult& result) {
+  return head(result) + traffic(result.traffic) + memory(result.memory) + step(result.step) + warnings(result.warnings);
+}
+
+}  // namespace shardsim
