@@ -75,7 +75,7 @@ class MapReader {
 
   [[nodiscard]] bool has(std::string_view key);                ///< present and not null; marks the key as known
   [[nodiscard]] const Node* find(std::string_view key);        ///< marks the key as known; null counts as absent
-  [[nodiscard]] const Node* require(std::string_view key);     ///< a missing key is a problem at the map
+  const Node* require(std::string_view key);     ///< a missing key is a problem at the map
   [[nodiscard]] std::string text(std::string_view key, std::string fallback);
   [[nodiscard]] bool boolean(std::string_view key, bool fallback);
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t min,

@@ -85,14 +85,6 @@ Parsed<Q> parse_quantity(std::string_view text, std::span<const Unit> units) {
   return {Q{base}, {}};
 }
 
-/// A rate divides sooner or later, so it is above zero.
-template <class Rate>
-Parsed<Rate> parse_rate(std::string_view text, std::span<const Unit> units) {
-  const Parsed<Rate> parsed = parse_quantity<Rate>(text, units);
-  if (parsed.value && parsed.value->base() <= 0) return {{}, in_quotes(text) + " is not above zero"};
-  return parsed;
-}
-
 /// "1.24", "35.0", "412": three significant digits of a number from 1 to 999.
 std::string three_digits(double number) {
   const double size = std::abs(number);
@@ -129,8 +121,8 @@ Parsed<Bytes> parse_bytes(std::string_view text) {
   return {Bytes{static_cast<std::int64_t>(base)}, {}};
 }
 
-Parsed<ByteRate> parse_byte_rate(std::string_view text) { return parse_rate<ByteRate>(text, byte_rate_units); }
-Parsed<FlopRate> parse_flop_rate(std::string_view text) { return parse_rate<FlopRate>(text, flop_rate_units); }
+Parsed<ByteRate> parse_byte_rate(std::string_view text) { return parse_quantity<ByteRate>(text, byte_rate_units); }
+Parsed<FlopRate> parse_flop_rate(std::string_view text) { return parse_quantity<FlopRate>(text, flop_rate_units); }
 Parsed<Seconds> parse_seconds(std::string_view text) { return parse_quantity<Seconds>(text, time_units); }
 
 std::string to_text(Bytes bytes) {

@@ -103,7 +103,7 @@ class YamlTree final : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
     refuse_tag(mark, tag);
-    if (awaits_key()) stop(place(mark), "a key must be a word, not a list or a map");
+    if (awaits_key()) stop(place(mark), "a list or a map cannot be a key; or a bracket is never closed");
     count(1, place(mark));
     if (static_cast<int>(open_.size()) >= limits_.depth) too_deep(place(mark));
     Frame& frame = open_.emplace_back();

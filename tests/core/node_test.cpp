@@ -63,7 +63,7 @@ TEST(Yaml, RefusesWhatReadersDisagreeOn) {
   EXPECT_THAT(yaml_error("a: !!int 5\n"), HasSubstr("tags are not supported"));
   EXPECT_THAT(yaml_error("a: !include x\n"), HasSubstr("s.yaml:1:4: error: tags are not supported: '!include'"));
   EXPECT_THAT(yaml_error("a: 1\n---\nb: 2\n"), HasSubstr("a second document starts here"));
-  EXPECT_THAT(yaml_error("? [a]\n: 1\n"), HasSubstr("a key must be a word"));
+  EXPECT_THAT(yaml_error("? [a]\n: 1\n"), HasSubstr("cannot be a key"));
   EXPECT_THAT(yaml_error("~: 1\n"), HasSubstr("a key must be a word"));
   EXPECT_THAT(yaml_error("a: &x [*x]\n"), HasSubstr("the alias stands inside"));
 }
@@ -75,8 +75,9 @@ TEST(Yaml, TellsWhereTheSyntaxBreaks) {
 }
 
 TEST(Yaml, HostileTextEndsInAProblem) {
-  EXPECT_THAT(yaml_error("a: " + std::string(20000, '[')), HasSubstr("nested more than 64 levels deep"));
-  EXPECT_THAT(yaml_error(std::string(20000, '{')), HasSubstr("nested more than 64 levels deep"));
+  EXPECT_THAT(yaml_error("a: " + std::string(100, '[') + std::string(100, ']')), StartsWith("s.yaml:1:67: error: nested more than 64 levels deep"));
+  EXPECT_THAT(yaml_error("a: " + std::string(20000, '[')), HasSubstr("a bracket is never closed"));
+  EXPECT_THAT(yaml_error(std::string(20000, '{')), HasSubstr("a bracket is never closed"));
   std::string dashes, indented;
   for (int i = 0; i < 20000; ++i) dashes += "- ";
   for (int i = 0; i < 300; ++i) indented += std::string(static_cast<std::size_t>(i), ' ') + "k:\n";
@@ -193,8 +194,8 @@ TEST_F(Scalars, ThatAreSomethingElseAreProblems) {
   EXPECT_THAT(error(), HasSubstr("s.yaml:1:4: error: expected a whole number from 1 to 64, got '1.5'"));
   EXPECT_THAT(error(), HasSubstr("got the text '1'"));
   problems = {};
-  for (const char* text : {"nan", ".inf", "1e999", "x", "{a: 1}", "2", "1 "}) as_number(value(text), problems, 0, 1.5);
-  EXPECT_EQ(problems.size(), 6u);  // the last is fine
+  for (const char* text : {"nan", ".inf", "1e999", "x", "{a: 1}", "2", "1 "})
+    EXPECT_EQ(as_number(value(text), problems, 0, 1.5).has_value(), text == std::string("1 ")) << text;
   problems = {};
   for (const char* text : {"yes", "'true'", "1", "[]"}) EXPECT_FALSE(as_boolean(value(text), problems)) << text;
   EXPECT_EQ(problems.size(), 4u);

@@ -40,7 +40,6 @@ TEST(UnitsText, RefusesWhatIsNoQuantity) {
   EXPECT_THAT(parse_bytes("9223372036854775808 B").error, HasSubstr("out of range"));
   EXPECT_THAT(parse_bytes("10000000 TiB").error, HasSubstr("out of range"));
   EXPECT_THAT(parse_seconds("1e308 d").error, HasSubstr("out of range"));
-  EXPECT_THAT(parse_byte_rate("0 Gbit/s").error, HasSubstr("not above zero"));
   for (const char* bad : {"", " ", "MiB", "0x10 MiB", "1,5 MiB", "1 2 MiB", "1 MiB MiB"}) EXPECT_FALSE(parse_bytes(bad).value) << bad;
 }
 
