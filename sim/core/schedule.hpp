@@ -151,7 +151,7 @@ struct Communicate {
   std::int32_t root = 0;  ///< of broadcast and reduce: index in the group
   Elements payload{};       ///< of the full buffer, padded
   BufferId source{};        ///< all-gather: the shard (none: own part of target, in place); reduce-scatter: the full buffer
-  BufferId target{};        ///< all-gather: the full buffer; reduce-scatter: the shard; others: the buffer, in place
+  BufferId target{};        ///< all-gather: the full buffer; reduce-scatter: the shard (none: own part of source, in place); others: the buffer, in place
   Elements offset{};        ///< where the payload starts in the full buffer
 };
 

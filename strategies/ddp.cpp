@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch.nn.parallel.DistributedDataParallel: gradients grouped into buckets in arrival order, each all-reduced on the process group's
+// stream as soon as it and all buckets before it are complete. Source: torch/csrc/distributed/c10d/reducer.cpp.
+#include <algorithm>
+
+#include "strategies/bucketing.hpp"
+#include "strategies/replicated.hpp"
+#include "strategies/strategy_table.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr Bytes default_first_bucket = mebibytes(1);
+constexpr Bytes default_bucket_cap = mebibytes(25);
+
+struct Bucket {
+  std::vector<ParameterId> parameters;
+  Elements elements;
+  BufferId buffer;
+  UnitId name;
+  std::size_t pending = 0;
+  OpId work;
+};
+
+/// Limits of Reducer::rebuild_buckets: the small first bucket only if the user did not set bucket_cap_mb.
+std::vector<std::int64_t> bucket_limits(const Options& options) {
+  const auto megabytes = [&](const char* name, Bytes fallback) {
+    return options.given(name) ? static_cast<std::int64_t>(options.number(name, 0) * 1048576.0) : fallback.value();
+  };
+  const std::int64_t cap = megabytes("bucket_cap_mb", default_bucket_cap);
+  if (options.given("first_bucket_mb")) return {megabytes("first_bucket_mb", default_first_bucket), cap};
+  if (options.given("bucket_cap_mb")) return {cap};
+  return {default_first_bucket.value(), cap};
+}
+
+class Ddp final : public Hooks {
+ public:
+  explicit Ddp(Program& program)
+      : program_(program), build_(program.build), replicated_(program),
+        view_(program.options().boolean("gradient_as_bucket_view", false)),
+        no_sync_(program.options().boolean("no_sync", true)),
+        find_unused_(program.options().boolean("find_unused_parameters", false)),
+        static_graph_(program.options().boolean("static_graph", false)),
+        dp_(build_.communicator("dp", "dp", program.job.world_size)),
+        process_group_(build_.stream("process group")) {
+    replicated_.add_optimizer();
+    build_buckets();
+  }
+
+  void begin_forward(std::int32_t micro_batch) override {
+    synchronize_ = !no_sync_ || micro_batch + 1 == program_.micro_batches();
+    next_ = 0;
+    for (Bucket& b : buckets_) b.pending = b.parameters.size();
+  }
+
+  void produce_gradient(ParameterId p) override {
+    if (view_ && in_bucket_[static_cast<std::size_t>(p.index)]) return;  // accumulates in place: .grad is a view of the bucket
+    (void)replicated_.gradient(p);
+  }
+
+  /// Reducer::autograd_hook, mark_variable_ready_dense, mark_bucket_ready.
+  void gradient_ready(ParameterId p) override {
+    if (!synchronize_) return;
+    const std::int32_t index = bucket_of_[static_cast<std::size_t>(p.index)];
+    Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+    copy_to_bucket(p, bucket);
+    if (--bucket.pending > 0 || delayed()) return;
+    while (next_ < buckets_.size() && buckets_[next_].pending == 0) all_reduce(buckets_[next_++]);
+  }
+
+  /// Reducer::finalize_backward.
+  void end_backward() override {
+    if (!synchronize_) return;
+    if (find_unused_) all_reduce_unused_map();
+    while (next_ < buckets_.size()) all_reduce(buckets_[next_++]);  // static graph's first iteration, and buckets nobody completed
+    for (Bucket& bucket : buckets_) {
+      build_.wait(ScheduleBuilder::compute_stream(), bucket.work);
+      if (!view_) copy_to_gradients(bucket);
+    }
+  }
+
+  void step() override {
+    if (!view_) return replicated_.step();
+    OptimizerStep::Gradients gradients;
+    for (const Bucket& b : buckets_) {
+      gradients.buffers.push_back(b.buffer);
+      gradients.counts.push_back(b.elements);
+    }
+    replicated_.step(gradients);
+    std::fill(in_bucket_.begin(), in_bucket_.end(), false);
+  }
+
+ private:
+  /// The static graph's first iteration reduces nothing until backward has ended.
+  [[nodiscard]] bool delayed() const { return static_graph_ && !program_.training().warm; }
+
+  void build_buckets() {
+    const Model& model = program_.model();
+    const DType dtype = replicated_.gradient_dtype();
+    const bool rebuilt = program_.training().warm && (static_graph_ || !find_unused_);
+    std::vector<ParameterId> order = arrival_order(model);
+    std::vector<std::int64_t> limits = bucket_limits(program_.options());
+    if (!rebuilt) {
+      // Iteration 1, and every one with find_unused_parameters: definition order. Without it a single bucket holds everything.
+      order = replicated_.trainable();
+      if (static_graph_ || !find_unused_) limits.clear();
+    }
+    std::vector<std::int64_t> sizes;
+    for (ParameterId p : order) sizes.push_back(bytes(model.at(p).elements, dtype).value());
+    std::vector<BucketRange> ranges = close_when_full(sizes, limits);
+    if (!rebuilt) std::reverse(ranges.begin(), ranges.end());
+    bucket_of_.assign(model.parameters->size(), -1);
+    in_bucket_.assign(model.parameters->size(), false);
+    for (const BucketRange& range : ranges) add_bucket({order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)});
+  }
+
+  void add_bucket(std::vector<ParameterId> parameters) {
+    Bucket bucket{.parameters = std::move(parameters), .elements = {}, .buffer = {}, .name = build_.unit("bucket " + std::to_string(buckets_.size())), .work = {}};
+    bucket.elements = total_elements(program_.model(), bucket.parameters);
+    bucket.buffer = build_.buffer({.label = {"Reducer bucket", bucket.name},
+                                   .category = view_ ? Category::gradients : Category::communication_buffers,
+                                   .role = view_ ? Role::gradient : Role::none,
+                                   .persistent = true,
+                                   .dtype = replicated_.gradient_dtype(),
+                                   .pool = ScheduleBuilder::compute_stream(),
+                                   .layout = build_.layout({.parameters = build_.parameters(bucket.parameters)}),
+                                   .elements = bucket.elements});
+    for (ParameterId p : bucket.parameters) bucket_of_[static_cast<std::size_t>(p.index)] = static_cast<std::int32_t>(buckets_.size());
+    buckets_.push_back(std::move(bucket));
+  }
+
+  /// bucket = grad / N; with gradient_as_bucket_view the gradient then lives in the bucket.
+  void copy_to_bucket(ParameterId p, const Bucket& bucket) {
+    const Elements count = program_.model().at(p).elements;
+    const double scale = 1.0 / static_cast<double>(program_.job.world_size);
+    const UnitId name = build_.unit(program_.model().at(p).name);
+    const bool aliased = in_bucket_[static_cast<std::size_t>(p.index)];
+    const BufferId source = aliased ? bucket.buffer : replicated_.gradient(p);
+    build_.copy({aliased ? "Reducer::div" : "Reducer::mul_out", name}, ScheduleBuilder::compute_stream(),
+                {.source = source, .target = bucket.buffer, .count = count, .scale = scale});
+    if (!view_ || aliased) return;
+    replicated_.free_gradient(p);
+    in_bucket_[static_cast<std::size_t>(p.index)] = true;
+  }
+
+  void all_reduce(Bucket& bucket) {
+    build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
+    bucket.work = build_.communicate({"nccl:all_reduce", bucket.name}, process_group_,
+                                     {.kind = Collective::all_reduce, .communicator = dp_, .dtype = replicated_.gradient_dtype(),
+                                      .payload = bucket.elements, .target = bucket.buffer});
+  }
+
+  void copy_to_gradients(const Bucket& bucket) {
+    for (ParameterId p : bucket.parameters) {
+      if (!replicated_.has_gradient(p)) continue;
+      build_.copy({"Reducer::copy_bucket_to_grad", build_.unit(program_.model().at(p).name)}, ScheduleBuilder::compute_stream(),
+                  {.source = bucket.buffer, .target = replicated_.gradient(p), .count = program_.model().at(p).elements});
+    }
+  }
+
+  /// One int32 for each parameter, summed over ranks: which ones were used anywhere.
+  void all_reduce_unused_map() {
+    const Elements count{static_cast<std::int64_t>(replicated_.trainable().size())};
+    const BufferId map = build_.allocate({.label = {"unused parameters map", {}}, .category = Category::temporaries, .dtype = DType::int32,
+                                          .pool = ScheduleBuilder::compute_stream(), .elements = count});
+    build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
+    const OpId work = build_.communicate({"nccl:all_reduce", build_.unit("unused parameters map")}, process_group_,
+                                         {.kind = Collective::all_reduce, .communicator = dp_, .dtype = DType::int32, .control = true,
+                                          .payload = count, .target = map});
+    build_.wait(ScheduleBuilder::compute_stream(), work);
+    build_.free(map);
+  }
+
+  Program& program_;
+  ScheduleBuilder& build_;
+  Replicated replicated_;
+  bool view_, no_sync_, find_unused_, static_graph_;
+  CommunicatorId dp_;
+  StreamId process_group_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::int32_t> bucket_of_;  // by parameter
+  std::vector<bool> in_bucket_;          // by parameter: .grad is a view of the bucket
+  std::size_t next_ = 0;                 // first bucket not launched yet in this backward
+  bool synchronize_ = true;
+};
+
+std::string differs(const Job& job) {
+  if (!job.strategy.options.boolean("no_sync", true) && job.training.gradient_accumulation_steps > 1) return "without no_sync every micro-batch is all-reduced";
+  return {};
+}
+
+std::vector<std::string> without_effect(const Job& job) {
+  std::vector<std::string> warnings;
+  const Options& options = job.strategy.options;
+  if (job.training.gradient_accumulation_steps == 1 && options.given("no_sync"))
+    warnings.push_back("ddp: no_sync has no effect with one micro-batch a step");
+  if (options.boolean("find_unused_parameters", false) && options.boolean("static_graph", false))
+    warnings.push_back("ddp: find_unused_parameters has no effect on the buckets with static_graph");
+  return warnings;
+}
+
+}  // namespace
+
+StrategyEntry ddp_strategy() {
+  return {.info = {.name = "ddp",
+                   .summary = "Full replica on every rank; gradient buckets all-reduced while backward runs",
+                   .library = "PyTorch 2.13 (torch.nn.parallel.DistributedDataParallel)",
+                   .options = {{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "25", .help = "MiB after which a bucket closes", .minimum = 1e-6},
+                               {.name = "first_bucket_mb", .kind = OptionKind::number, .fallback = "1", .help = "cap of the first bucket; 1 only if bucket_cap_mb is not set", .minimum = 1e-6},
+                               {.name = "gradient_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = ".grad is a view of its bucket"},
+                               {.name = "find_unused_parameters", .kind = OptionKind::boolean, .fallback = "false", .help = "walk the graph each step; all-reduce a map of unused parameters"},
+                               {.name = "static_graph", .kind = OptionKind::boolean, .fallback = "false", .help = "the graph never changes: first iteration delays every all-reduce"},
+                               {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"}}},
+          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Ddp>(program); },
+          .differs_because = differs,
+          .warnings = without_effect};
+}
+
+}  // namespace shardsim
