@@ -51,8 +51,7 @@ std::string traffic(const Traffic& traffic) {
   }
   out += row("total", to_text_decimal(traffic.total), fmt::format("{:.2f} Ψ", traffic.psi_units));
   out += row("textbook", to_text_decimal(traffic.textbook), traffic.textbook_differs_because);
-  if (traffic.by_rank_min != traffic.by_rank_max)
-    out += row("least and most of any rank", fmt::format("{} to {}", to_text_decimal(traffic.by_rank_min), to_text_decimal(traffic.by_rank_max)));
+  if (traffic.by_rank_min != traffic.by_rank_max) out += row("rank that sends least", to_text_decimal(traffic.by_rank_min));
   return out;
 }
 
@@ -67,7 +66,8 @@ std::string memory(const Memory& memory) {
   std::string out = "\nMemory of each GPU at the peak\n";
   for (std::size_t i = 0; i < category_count; ++i)
     if (memory.at_peak[i] != Bytes{}) out += row(spaced(category_names[i]), to_text(memory.at_peak[i]));
-  out += row("allocated", to_text(memory.peak), fmt::format("in {}: {}", name_of(memory.peak_phase), memory.peak_at));
+  out += row("allocated", to_text(memory.peak), fmt::format("in {}, at", name_of(memory.peak_phase)));
+  out += "    " + wrapped(memory.peak_at, 4, 4) + "\n";
   out += row("reserved by the allocator", to_text(memory.reserved_peak));
   out += row("outside the allocator", to_text(memory.overhead), "CUDA context, NCCL");
   out += row("on the device", to_text(memory.device_peak), fmt::format("{} {}", memory.fits ? "fits" : "DOES NOT FIT", to_text(memory.capacity)));

@@ -10,13 +10,28 @@ std::size_t columns(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
+namespace {
+
+/// The next word of `text`, or as much of it as fits a line; taken off its front.
+std::string_view take_word(std::string_view& text, std::size_t most) {
+  const std::size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  if (columns(word) > most && most > 0) {
+    const std::string_view part = word.substr(0, most);  // too long for any line: an identifier or a path, so bytes are columns
+    text.remove_prefix(most);
+    return part;
+  }
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+}  // namespace
+
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t at) {
   std::string out;
   bool first = true;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view word = take_word(text, line_width - indent);
     const std::size_t width = columns(word);
     if (!first && at + 1 + width > line_width) {
       out += "\n" + std::string(indent, ' ');
