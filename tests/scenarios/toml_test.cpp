@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/toml.hpp"
+
+#include <gtest/gtest.h>
+
+namespace shardsim {
+namespace {
+
+Node read(const std::string& text) {
+  auto result = read_toml({"t.toml", text});
+  if (!result) ADD_FAILURE() << result.error().text();
+  return result ? *result : Node{};
+}
+
+/// "LINE:COLUMN message" of the one problem.
+std::string refused(const std::string& text) {
+  const auto result = read_toml({"t.toml", text});
+  if (result) return "accepted";
+  const Problem& problem = result.error().list().front();
+  return std::to_string(problem.where.line) + ":" + std::to_string(problem.where.column) + " " + problem.message;
+}
+
+const Node& at(const Node& node, const std::string& a, const std::string& b = "") {
+  static const Node missing;
+  const Node* found = node.find(a);
+  if (found != nullptr && !b.empty()) found = found->find(b);
+  return found == nullptr ? missing : *found;
+}
+
+TEST(Toml, TablesHoldTheirKeysWithPositions) {
+  const Node root = read("# comment\ntop = 1\n\n[training]\nseq_len = 4_096  # tail\nlr = 3e-4\n[training.inner]\nx = true\n");
+  EXPECT_EQ(at(root, "top").text, "1");
+  EXPECT_EQ(at(root, "training", "seq_len").text, "4096");
+  EXPECT_EQ(at(root, "training", "seq_len").where.line, 5);
+  EXPECT_EQ(at(root, "training", "seq_len").where.column, 11);
+  EXPECT_EQ(at(root, "training", "lr").text, "3e-4");
+  EXPECT_EQ(at(at(root, "training"), "inner", "x").text, "true");
+}
+
+TEST(Toml, StringsKeepWhatWasQuoted) {
+  const Node root = read("a = \"tab\\t \\u00e9\"\nb = 'raw \\n'\nc = \"\"\"\nfirst\nsecond\"\"\"\nd = '''\nx'''\n");
+  EXPECT_EQ(at(root, "a").text, "tab\t \xc3\xa9");
+  EXPECT_TRUE(at(root, "a").quoted);
+  EXPECT_EQ(at(root, "b").text, "raw \\n");
+  EXPECT_EQ(at(root, "c").text, "first\nsecond");
+  EXPECT_EQ(at(root, "d").text, "x");
+}
+
+TEST(Toml, ArraysInlineTablesAndArraysOfTables) {
+  const Node root = read("a = [1, 2,\n  # why\n  3,\n]\np = {x = 1, y.z = \"w\"}\n[[run]]\nn = 1\n[[run]]\nn = 2\n[run.sub]\nm = 3\n");
+  ASSERT_EQ(at(root, "a").items.size(), 3U);
+  EXPECT_EQ(at(root, "a").items[2].text, "3");
+  EXPECT_EQ(at(at(root, "p"), "y", "z").text, "w");
+  ASSERT_EQ(at(root, "run").items.size(), 2U);
+  EXPECT_EQ(at(at(root, "run").items[1], "sub", "m").text, "3");
+}
+
+TEST(Toml, IntegersOfOtherBasesBecomeDecimal) {
+  const Node root = read("a = 0xff\nb = 0b101\nc = -17\nd = 1979-05-27T07:32:00Z\n");
+  EXPECT_EQ(at(root, "a").text, "255");
+  EXPECT_EQ(at(root, "b").text, "5");
+  EXPECT_EQ(at(root, "c").text, "-17");
+  EXPECT_EQ(at(root, "d").text, "1979-05-27T07:32:00Z");
+}
+
+TEST(Toml, ProblemsStandWhereTheyAre) {
+  EXPECT_EQ(refused("a = 1\na = 2\n"), "2:1 the key 'a' is defined twice");
+  EXPECT_EQ(refused("[t]\n[t]\n"), "2:2 the table 't' is defined twice");
+  EXPECT_EQ(refused("a = \"x\n"), "1:7 this string is not closed");
+  EXPECT_EQ(refused("a = [1, 2\n"), "2:1 this array is not closed");
+  EXPECT_EQ(refused("a = yes\n"), "1:5 'yes' is no TOML value");
+  EXPECT_EQ(refused("from typing import cast\n"), "1:6 expected '=' after a key");
+  EXPECT_EQ(refused("a = 1 2\n"), "1:7 expected the end of the line");
+  EXPECT_EQ(refused("a = \n"), "1:5 expected a value");
+}
+
+TEST(Toml, HostileInputStops) {
+  EXPECT_NE(refused("a = " + std::string(5000, '[')).find("nested deeper than 64"), std::string::npos);
+  ReadLimits small;
+  small.bytes = 8;
+  EXPECT_FALSE(read_toml({"t.toml", "a = 123456\n"}, small).has_value());
+  small = {};
+  small.nodes = 3;
+  EXPECT_FALSE(read_toml({"t.toml", "a = [1, 2, 3, 4]\n"}, small).has_value());
+}
+
+}  // namespace
+}  // namespace shardsim
