@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank during a replay: its host program, and the queues of what the host has issued and the streams have not finished.
+//
+// The host is followed eagerly: what it issues depends on the device only at HostWait and Synchronize, so that it runs ahead of the
+// device's clock until one of these names an op that is not done.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/engine/engine.hpp"
+
+namespace shardsim {
+
+using Picoseconds = std::int64_t;
+inline constexpr Picoseconds unknown_time = -1;
+
+/// What a replay knows of an op, written when the host issues it.
+struct Issued {
+  Picoseconds at = 0;               ///< the host has finished issuing it
+  Picoseconds done = unknown_time;  ///< may lie in the future: a wait's is known as soon as that of its op is
+  std::int32_t next = -1;           ///< the op behind it on its stream
+  std::int32_t target = -1;         ///< of a wait: the op; of a collective: its communicator
+  std::int32_t turn = 0;            ///< of a collective: how many came before it on its communicator
+  bool wait = false;
+  bool collective = false;
+};
+
+class RankQueues {
+ public:
+  explicit RankQueues(const RankProgram& program);
+
+  /// Issues ops until the program ends or the host must wait for an op that is not done. Returns whether it issued any.
+  bool advance_host();
+
+  [[nodiscard]] std::size_t streams() const { return queues_.size(); }
+  /// The first op of the stream that is not done; -1 if everything issued is.
+  [[nodiscard]] std::int32_t head(std::size_t stream) const { return queues_[stream].head; }
+  [[nodiscard]] const Issued& issued(std::int32_t op) const { return ops_[static_cast<std::size_t>(op)]; }
+  [[nodiscard]] const OpCost& cost(std::int32_t op) const { return costs_[static_cast<std::size_t>(op)]; }
+  /// When the host and the stream would let the head begin.
+  [[nodiscard]] Picoseconds ready(std::size_t stream) const;
+  /// Passes the waits at the head of a stream whose op is done. Returns whether there were any.
+  bool pass_waits(std::size_t stream);
+  /// The head of the stream is done at `time`.
+  void complete(std::size_t stream, Picoseconds time);
+
+  void open_slice(std::size_t stream, Picoseconds begin);
+  void close_slice(std::size_t stream, Picoseconds end) { timeline_.slices[queues_[stream].slice].end = SimTime{end}; }
+
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+  [[nodiscard]] bool finished() const { return counter_ == schedule_.ops.size() && done_ == issued_; }
+  /// Where the host and the streams stand, for the message about a deadlock.
+  [[nodiscard]] std::string position() const;
+  [[nodiscard]] Timeline take_timeline() &&;
+
+ private:
+  struct Queue {
+    std::int32_t head = -1, tail = -1;
+    Picoseconds free_at = 0;
+    std::size_t slice = 0;  ///< of the running head
+  };
+
+  [[nodiscard]] Issued& at(std::int32_t op) { return ops_[static_cast<std::size_t>(op)]; }
+  void spend(std::int32_t op) { clock_ += cost(op).host.picoseconds(); }
+  Issued& enqueue(std::int32_t op, StreamId stream);
+  void set_done(std::int32_t op, Picoseconds time);
+  [[nodiscard]] std::string describe(std::int32_t op) const;
+
+  // How each kind of op is issued; false if the host must wait first.
+  bool issue(std::int32_t i, const Op& op, const Compute&);
+  bool issue(std::int32_t i, const Op& op, const Communicate& action);
+  bool issue(std::int32_t i, const Op& op, const Copy&);
+  bool issue(std::int32_t i, const Op& op, const Allocate&);
+  bool issue(std::int32_t i, const Op& op, const Free&);
+  bool issue(std::int32_t i, const Op& op, const Wait& action);
+  bool issue(std::int32_t i, const Op& op, const HostWait& action);
+  bool issue(std::int32_t i, const Op& op, const Synchronize&);
+  bool issue(std::int32_t i, const Op& op, const Update& action);
+
+  const Schedule& schedule_;
+  std::span<const OpCost> costs_;
+  std::vector<Issued> ops_;
+  std::vector<Queue> queues_;                    // by stream
+  std::vector<std::int32_t> issued_on_;          // by communicator: collectives issued so far
+  std::size_t counter_ = 0;                      // the next op of the program
+  Picoseconds clock_ = 0;                        // of the host
+  std::size_t issued_ = 0, done_ = 0;            // ops that take a place in time
+  Picoseconds last_done_ = 0;
+  Timeline timeline_;
+};
+
+}  // namespace shardsim
