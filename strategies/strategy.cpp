@@ -23,7 +23,7 @@ const std::vector<StrategyEntry>& table() {
                                       textbook_only("zero1", "Optimizer states sharded (DeepSpeed ZeRO stage 1)"),
                                       textbook_only("zero2", "Optimizer states and gradients sharded (DeepSpeed ZeRO stage 2)"),
                                       textbook_only("zero3", "Parameters, gradients and states sharded (DeepSpeed ZeRO stage 3)"),
-                                      textbook_only("fsdp1", "Flat parameters sharded (FullyShardedDataParallel)"),
+                                      fsdp1_strategy(),
                                       fsdp2_strategy()};
   }();
   return entries;
