@@ -47,6 +47,16 @@ std::optional<Number> number_from(std::string_view text) {
   return number;
 }
 
+/// A whole number, also as configurations write large ones: 5e8.
+std::optional<std::int64_t> whole_from(std::string_view text) {
+  if (const auto number = number_from<std::int64_t>(text)) return number;
+  if (text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
+  const auto number = number_from<double>(text);
+  constexpr double exact = 9007199254740992;  // 2^53: beyond it a double skips whole numbers
+  if (!number || std::abs(*number) > exact || *number != std::trunc(*number)) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
 template <class Q>
 std::optional<Q> as_quantity(const Node& node, Problems& problems, Parsed<Q> (*parse)(std::string_view), const char* example) {
   if (node.kind != Node::Kind::scalar) return refuse(node, problems, fmt::format("a quantity such as '{}'", example));
@@ -74,7 +84,7 @@ std::optional<bool> as_boolean(const Node& node, Problems& problems) {
 }
 
 std::optional<std::int64_t> as_integer(const Node& node, Problems& problems, std::int64_t min, std::int64_t max) {
-  const auto number = plain(node) ? number_from<std::int64_t>(node.text) : std::nullopt;
+  const auto number = plain(node) ? whole_from(node.text) : std::nullopt;
   if (number && *number >= min && *number <= max) return number;
   return refuse(node, problems, range("a whole number", min, max));
 }

@@ -178,6 +178,7 @@ class Scalars : public testing::Test {
 TEST_F(Scalars, AreReadAsWhatTheyAre) {
   EXPECT_EQ(as_integer(value("-7"), problems, -10, 10), -7);
   EXPECT_EQ(as_integer(value("+7"), problems, -10, 10), 7);
+  EXPECT_EQ(as_integer(value("5e8"), problems, 0, 1'000'000'000), 500'000'000);
   EXPECT_EQ(as_number(value("1e-5"), problems, 0, 1), 1e-5);
   EXPECT_EQ(as_boolean(value("true"), problems), true);
   EXPECT_EQ(as_text(value("'5'"), problems), "5");
@@ -186,7 +187,7 @@ TEST_F(Scalars, AreReadAsWhatTheyAre) {
 }
 
 TEST_F(Scalars, ThatAreSomethingElseAreProblems) {
-  for (const char* text : {"1.5", ".nan", "99999999999999999999", "'1'", "[1]", "0x10", "1e3", "0", "65"}) {
+  for (const char* text : {"1.5", ".nan", "99999999999999999999", "'1'", "[1]", "0x10", "1e2", "1.5e0", "1e99", "nan", "0", "65"}) {
     const std::size_t before = problems.size();
     EXPECT_FALSE(as_integer(value(text), problems, 1, 64)) << text;
     EXPECT_EQ(problems.size(), before + 1) << text;
