@@ -13,4 +13,7 @@ namespace shardsim {
 /// Reserved memory follows the simple rule of one pool a stream: the sum of each pool's own peak, rounded up to 2 MiB.
 [[nodiscard]] Memory fold_memory(const Schedule& schedule, const Timeline* timeline, std::int64_t granularity = 512, bool keep_points = false);
 
+/// "unsharded(model.layers.31), backward of micro-batch 1": where in the step an allocation stands.
+[[nodiscard]] std::string describe_peak(const Schedule& schedule, OpId op);
+
 }  // namespace shardsim
