@@ -100,7 +100,7 @@ struct Buffer {
   Label label{};
   Category category = Category::temporaries;
   Role role = Role::none;
-  bool persistent = false;  ///< alive before the step begins and after it ends; never allocated or freed by an op
+  bool persistent = false;  ///< alive after the step, and before it too unless an op allocates it (states made lazily by the first step)
   bool host = false;        ///< in pinned host memory (offload): not counted as GPU memory
   DType dtype = DType::bf16;
   StreamId pool{};            ///< the stream whose allocator pool it comes from
@@ -239,6 +239,9 @@ struct Schedule {
 /// Checks: ids in range, every op labelled, buffers used only while alive, allocated and freed once, waits on earlier ops only,
 /// persistent buffers never allocated, every non-persistent buffer freed unless it lives on into the next step by design (none does).
 [[nodiscard]] std::vector<std::string> validate(const Schedule& schedule);
+
+/// By buffer: alive before the step begins.
+[[nodiscard]] std::vector<bool> initially_alive(const Schedule& schedule);
 
 /// "FSDP::all_gather(layers.3)".
 [[nodiscard]] std::string to_text(const Label& label, const Schedule& schedule);

@@ -16,12 +16,20 @@ class Validator {
   std::vector<std::string> run() && {
     check_tables();
     if (!sentences_.empty()) return std::move(sentences_);  // ops refer to the tables
+    bear_persistent();
     for (std::size_t i = 0; i < schedule_.ops.size(); ++i) check_op(i);
     check_ends();
     return std::move(sentences_);
   }
 
  private:
+  /// Persistent buffers are there from the start, but for those that this step makes.
+  void bear_persistent() {
+    const std::vector<bool> initial = initially_alive(schedule_);
+    for (std::size_t i = 0; i < life_.size(); ++i)
+      if (initial[i]) life_[i] = Life::alive;
+  }
+
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) {
     sentences_.push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -85,8 +93,9 @@ class Validator {
   void need_alive(BufferId id) {
     if (!id.valid()) return;
     if (!in(id, schedule_.buffers)) return say("op {} uses unknown buffer {}", op_, id.index);
+    if (schedule_.at(id).view_of.valid()) return need_alive(schedule_.at(id).view_of);
     const Life life = life_[static_cast<std::size_t>(id.index)];
-    if (!schedule_.at(id).persistent && life != Life::alive)
+    if (life != Life::alive)
       say("op {} {} uses buffer {} {} {}", op_, to_text(schedule_.ops[op_].label, schedule_), id.index,
           to_text(schedule_.at(id).label, schedule_), life == Life::unborn ? "before it is allocated" : "after it was freed");
   }
@@ -119,7 +128,7 @@ class Validator {
   void check(const Allocate& a) {
     need_host();
     if (!in(a.buffer, schedule_.buffers)) return say("op {} allocates unknown buffer {}", op_, a.buffer.index);
-    if (schedule_.at(a.buffer).persistent) return say("op {} allocates persistent buffer {}", op_, a.buffer.index);
+    if (schedule_.at(a.buffer).view_of.valid()) return say("op {} allocates the view {}", op_, a.buffer.index);
     Life& life = life_[static_cast<std::size_t>(a.buffer.index)];
     if (life != Life::unborn) say("op {} allocates buffer {} a second time", op_, a.buffer.index);
     life = Life::alive;
@@ -153,7 +162,7 @@ class Validator {
 
   void check_ends() {
     for (std::size_t i = 0; i < life_.size(); ++i) {
-      if (schedule_.buffers[i].persistent || life_[i] == Life::freed) continue;
+      if (schedule_.buffers[i].view_of.valid() || life_[i] == (schedule_.buffers[i].persistent ? Life::alive : Life::freed)) continue;
       say("buffer {} {} is never {}", i, to_text(schedule_.buffers[i].label, schedule_), life_[i] == Life::unborn ? "allocated" : "freed");
     }
   }
@@ -165,6 +174,15 @@ class Validator {
 };
 
 }  // namespace
+
+std::vector<bool> initially_alive(const Schedule& schedule) {
+  std::vector<bool> alive(schedule.buffers.size());
+  for (std::size_t i = 0; i < alive.size(); ++i) alive[i] = schedule.buffers[i].persistent && !schedule.buffers[i].view_of.valid();
+  for (const Op& op : schedule.ops)
+    if (const auto* a = std::get_if<Allocate>(&op.action); a && a->buffer.valid() && static_cast<std::size_t>(a->buffer.index) < alive.size())
+      alive[static_cast<std::size_t>(a->buffer.index)] = false;
+  return alive;
+}
 
 std::vector<std::string> validate(const Schedule& schedule) { return Validator(schedule).run(); }
 
