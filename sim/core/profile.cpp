@@ -173,8 +173,7 @@ CollectiveSegment read_segment(const Node& node, Problems& problems) {
   CollectiveSegment result;
   Section section(node, problems, "segment", Completeness::whole);
   if (section.reader().has("limit")) result.limit = section.reader().bytes("limit", {});
-  section.reader().require("alpha");
-  section.at_least_zero("alpha", result.alpha);
+  if (section.reader().require("alpha")) section.at_least_zero("alpha", result.alpha);
   section.require("algbw", result.algbw);
   section.reader().finish();
   return result;
@@ -216,10 +215,8 @@ CollectiveFit read_fit(const Node& node, Problems& problems) {
   MapReader reader(node, problems, "collective");
   std::vector<std::string> names;
   for (Collective c : all_collectives) names.emplace_back(name_of(c));
-  reader.require("collective");
-  fit.collective = collective_from(reader.choice("collective", names, names.front()));
-  reader.require("ranks");
-  fit.ranks = reader.integer("ranks", 2, 2, 1 << 24);
+  if (reader.require("collective")) fit.collective = collective_from(reader.choice("collective", names, names.front()));
+  if (reader.require("ranks")) fit.ranks = reader.integer("ranks", 2, 2, 1 << 24);
   fit.nodes = reader.integer("nodes", 1, 1, 1 << 24);
   fit.algorithm = reader.choice("algorithm", algorithms(), fit.algorithm);
   fit.protocol = reader.choice("protocol", {"simple", "ll", "ll128"}, "");

@@ -2,39 +2,39 @@
 // From work to time: what each op of a Schedule costs on a cluster.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "sim/core/profile.hpp"
+#include "sim/engine/collective_predictor.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/engine/gemm_predictor.hpp"
 
 namespace shardsim {
-
-struct CollectiveTime {
-  SimTime time;
-  std::array<float, resource_count> share{};
-  std::string algorithm;    ///< "ring", "nvls"
-  std::string model;        ///< which model gave the time
-  std::string bottleneck;   ///< "NVLink ring 370 GB/s", "8 NICs x 50.0 GB/s"
-  bool extrapolated = false;
-};
 
 class CostModel {
  public:
   explicit CostModel(const Cluster& cluster);
 
   [[nodiscard]] Seconds product(const MatrixProduct& product, DType dtype) const;
+  /// Device time of a run of kernels: products, attention, memory-bound bytes, and a gap for each kernel.
   [[nodiscard]] Seconds work(const Work& work) const;
   /// `payload`: the full buffer.
   [[nodiscard]] CollectiveTime collective(Collective collective, Bytes payload, const Group& group) const;
+  /// On the device: everything read and written crosses HBM. To or from the host: the larger side crosses the host link.
   [[nodiscard]] Seconds copy(Bytes read, Bytes written, CopyPath path) const;
+  /// One rank's share of the node's DRAM: CPU optimizers.
+  [[nodiscard]] Seconds host_memory(Bytes touched) const;
 
-  /// Costs of all ops.
+  /// Costs of all ops, by op index.
   [[nodiscard]] std::vector<OpCost> costs(const Schedule& schedule) const;
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
 
  private:
+  [[nodiscard]] Seconds memory_bound(Bytes touched) const;
+
   Cluster cluster_;
+  GemmPredictor gemm_;
+  CollectivePredictor collectives_;
 };
 
 }  // namespace shardsim

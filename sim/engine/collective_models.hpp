@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closed forms for the time of one collective. S is the full buffer, N the ranks, f = bus factor (2 (N - 1) / N for all-reduce).
+//
+//   ring           T = c0 + inside alpha_i + crossing alpha_x + f S / min(B_node, B_nics)
+//                  crossing = passes (nodes - 1), inside = passes (N - 1) - crossing          (NCCL's rule, src/graph/tuning.cc)
+//   tree           T = c0 + 2 ((ranks per node - 1) alpha_i + log2(nodes) alpha_x) + 2 S / (0.92 B); all-reduce only
+//   hierarchical   reduce-scatter inside, all-reduce of S / m across, all-gather inside, pipelined in P chunks:
+//                  T = max(levels) + (sum - max) / P
+//   pairwise       all-to-all: every rank sends S / N to every other; the share that leaves the node crosses its NICs
+#pragma once
+
+#include "sim/core/collective.hpp"
+#include "sim/engine/collective_placement.hpp"
+
+namespace shardsim {
+
+struct ClosedForm {
+  Seconds time;
+  Seconds fabric;    ///< part of it in which the node's fabric would be busy at full speed
+  Seconds network;   ///< the same for the ring's share of the NICs
+};
+
+/// One ring through all ranks; a pipelined chain for broadcast and reduce; pairwise exchange for all-to-all.
+[[nodiscard]] ClosedForm flat_ring(Collective collective, Bytes payload, const RingPath& path);
+
+/// Double-tree all-reduce: latency grows with log2(nodes), bandwidth is a little below the ring's. The bytes sent by all ranks together
+/// are those of the ring, 2 (N - 1) S. (NCCL: 0.92 of the ring's bandwidth at best.)
+[[nodiscard]] ClosedForm tree_all_reduce(Bytes payload, const RingPath& path);
+
+/// All-reduce by levels. `chunks`: how finely the levels overlap; 1 runs them one after the other.
+[[nodiscard]] Seconds hierarchical_all_reduce(Bytes payload, const RingPath& path, std::int64_t chunks);
+
+}  // namespace shardsim

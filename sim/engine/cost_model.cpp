@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/engine/cost_model.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+namespace shardsim {
+namespace {
+
+/// Costs of one schedule's ops, each distinct work and collective computed once.
+class Coster {
+ public:
+  Coster(const CostModel& model, const Schedule& schedule) : model_(model), schedule_(schedule), works_(schedule.works.size()) {}
+
+  OpCost cost(const Op& op) {
+    return std::visit([this](const auto& action) { return of(action); }, op.action);
+  }
+
+ private:
+  [[nodiscard]] const Gpu& gpu() const { return model_.cluster().profile.gpu; }
+  [[nodiscard]] SimTime launches(std::int32_t kernels) const { return SimTime::from(gpu().kernel_launch * kernels); }
+
+  OpCost kernels(WorkId id) {
+    OpCost cost;
+    if (!id.valid()) return cost;
+    auto& cached = works_[static_cast<std::size_t>(id.index)];
+    if (!cached) cached = SimTime::from(model_.work(schedule_.at(id)));
+    cost.device = *cached;
+    cost.host = launches(schedule_.at(id).kernels);
+    cost.compute = true;
+    return cost;
+  }
+
+  OpCost of(const Compute& action) { return kernels(action.work); }
+
+  OpCost of(const Communicate& action) {
+    const Group& group = schedule_.group_of(action.communicator);
+    OpCost cost;
+    if (group.size <= 1) return cost;
+    const Bytes payload = bytes(action.payload, action.dtype);
+    const auto key = std::tuple(action.kind, payload, group.size, group.stride);
+    auto found = collectives_.find(key);
+    if (found == collectives_.end()) found = collectives_.emplace(key, model_.collective(action.kind, payload, group)).first;
+    cost.device = found->second.time;
+    cost.share = found->second.share;
+    cost.host = SimTime::from(gpu().collective_launch);
+    cost.collective = true;
+    return cost;
+  }
+
+  OpCost of(const Copy& action) {
+    const Bytes written = bytes(action.count, schedule_.at(action.target).dtype);
+    Bytes read = action.source.valid() ? bytes(action.count, schedule_.at(action.source).dtype) : Bytes{};
+    if (action.accumulate) read += written;
+    OpCost cost;
+    cost.device = SimTime::from(model_.copy(read, written, action.path) + gpu().device_kernel_gap * action.kernels);
+    cost.host = launches(action.kernels);
+    cost.compute = action.path == CopyPath::device;
+    if (!cost.compute) cost.share[static_cast<std::size_t>(Resource::host_link)] = 1;
+    return cost;
+  }
+
+  OpCost of(const Update& action) {
+    if (!action.on_host || !action.work.valid()) return kernels(action.work);
+    OpCost cost;
+    cost.host = SimTime::from(model_.host_memory(schedule_.at(action.work).memory));
+    return cost;
+  }
+
+  // Bookkeeping of the host: well below a kernel launch.
+  static OpCost of(const Allocate&) { return {}; }
+  static OpCost of(const Free&) { return {}; }
+  static OpCost of(const Wait&) { return {}; }
+  static OpCost of(const HostWait&) { return {}; }
+  static OpCost of(const Synchronize&) { return {}; }
+
+  const CostModel& model_;
+  const Schedule& schedule_;
+  std::vector<std::optional<SimTime>> works_;
+  std::map<std::tuple<Collective, Bytes, std::int64_t, std::int64_t>, CollectiveTime> collectives_;
+};
+
+}  // namespace
+
+CostModel::CostModel(const Cluster& cluster) : cluster_(cluster), gemm_(cluster.profile.gpu), collectives_(cluster) {}
+
+Seconds CostModel::product(const MatrixProduct& product, DType dtype) const { return gemm_.time(product, dtype); }
+
+Seconds CostModel::memory_bound(Bytes touched) const {
+  const Gpu& gpu = cluster_.profile.gpu;
+  return touched / (gpu.memory_bandwidth * gpu.elementwise_efficiency);
+}
+
+Seconds CostModel::work(const Work& work) const {
+  const Gpu& gpu = cluster_.profile.gpu;
+  Seconds time = memory_bound(work.memory) + gpu.device_kernel_gap * work.kernels;
+  for (const MatrixProduct& p : work.products) time += product(p, work.dtype);
+  for (const FlashAttention& a : work.attention) {
+    const double efficiency = a.backward ? gpu.attention_backward_efficiency : gpu.attention_efficiency;
+    time += gpu.gemm.launch + a.flops * a.density / (peak_for(gpu, work.dtype) * efficiency);
+  }
+  return time;
+}
+
+CollectiveTime CostModel::collective(Collective collective, Bytes payload, const Group& group) const {
+  return collectives_.predict(collective, payload, place(group, cluster_));
+}
+
+Seconds CostModel::copy(Bytes read, Bytes written, CopyPath path) const {
+  if (path == CopyPath::device) return memory_bound(read + written);
+  return std::max(read, written) / cluster_.profile.gpu.host_link;
+}
+
+Seconds CostModel::host_memory(Bytes touched) const {
+  const ByteRate node = cluster_.profile.node.host_memory_bandwidth;
+  // Without a figure for DRAM the slower host link stands in: an upper bound of the time.
+  if (node <= ByteRate{}) return touched / cluster_.profile.gpu.host_link;
+  return touched / (node / static_cast<double>(cluster_.gpus_per_node));
+}
+
+std::vector<OpCost> CostModel::costs(const Schedule& schedule) const {
+  Coster coster(*this, schedule);
+  std::vector<OpCost> costs;
+  costs.reserve(schedule.ops.size());
+  for (const Op& op : schedule.ops) costs.push_back(coster.cost(op));
+  return costs;
+}
+
+}  // namespace shardsim

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/engine/collective_models.hpp"
+
+#include <gtest/gtest.h>
+
+namespace shardsim {
+namespace {
+
+Cluster cluster_of(std::int64_t nodes, std::int64_t gpus, std::int64_t nics, double ring_gbs, double nic_gbs) {
+  Cluster cluster;
+  cluster.nodes = nodes;
+  cluster.gpus_per_node = gpus;
+  cluster.nics_per_node = nics;
+  cluster.profile.node.gpus = 8;
+  cluster.profile.node.ring_bandwidth = ByteRate{ring_gbs * 1e9};
+  cluster.profile.network.nics_per_node = static_cast<std::int32_t>(nics);
+  cluster.profile.network.nic_bandwidth = ByteRate{nic_gbs * 1e9};
+  return cluster;
+}
+
+RingPath path_of(const Cluster& cluster, std::int64_t size, std::int64_t stride = 1) {
+  return ring_path(place(Group{"g", size, stride}, cluster), cluster);
+}
+
+TEST(Placement, NeighboursFillNodesAndReplicasSpreadOverThem) {
+  const Cluster cluster = cluster_of(4, 8, 8, 400, 50);
+  EXPECT_EQ(place({"world", 32, 1}, cluster), (Placement{32, 4, 8, 1}));
+  EXPECT_EQ(place({"shard", 8, 1}, cluster), (Placement{8, 1, 8, 1}));
+  EXPECT_EQ(place({"half", 4, 1}, cluster), (Placement{4, 1, 4, 2}));
+  EXPECT_EQ(place({"replicate", 4, 8}, cluster), (Placement{4, 4, 1, 8}));
+  EXPECT_EQ(place({"replicate", 8, 4}, cluster), (Placement{8, 4, 2, 4}));
+  EXPECT_EQ(place({"two nodes", 16, 1}, cluster), (Placement{16, 2, 8, 1}));
+}
+
+TEST(RingPath, TheBoundOfANodeIsTheSumOfItsNics) {
+  const RingPath world = path_of(cluster_of(4, 8, 8, 367, 50), 32);
+  EXPECT_DOUBLE_EQ(world.network.base(), 400e9);
+  EXPECT_DOUBLE_EQ(world.bandwidth().base(), 367e9);
+  EXPECT_EQ(world.bottleneck(), "ring inside the node, 367 GB/s");
+  const RingPath slow = path_of(cluster_of(4, 8, 8, 367, 25), 32);
+  EXPECT_DOUBLE_EQ(slow.bandwidth().base(), 200e9);
+  EXPECT_EQ(slow.bottleneck(), "8 NICs x 25.0 GB/s");
+}
+
+TEST(RingPath, OneGpuPerNodeUsesOneNic) { EXPECT_DOUBLE_EQ(path_of(cluster_of(4, 1, 8, 367, 50), 4).bandwidth().base(), 50e9); }
+
+TEST(RingPath, FourNicsPerGpuAreAllUsed) { EXPECT_DOUBLE_EQ(path_of(cluster_of(2, 1, 32, 367, 12.5), 2).bandwidth().base(), 50e9); }
+
+TEST(RingPath, ReplicaRingsShareTheNics) {
+  const RingPath replicas = path_of(cluster_of(4, 8, 8, 367, 50), 4, 8);
+  EXPECT_FALSE(replicas.uses_fabric());
+  EXPECT_DOUBLE_EQ(replicas.bandwidth().base(), 50e9);
+  EXPECT_EQ(replicas.bottleneck(), "1 NIC x 50.0 GB/s");
+  EXPECT_DOUBLE_EQ(path_of(cluster_of(4, 8, 4, 367, 50), 4, 8).bandwidth().base(), 25e9);
+}
+
+TEST(FlatRing, CountsStepsInsideAndAcross) {
+  Cluster cluster = cluster_of(2, 4, 4, 100, 25);
+  cluster.profile.network.base_latency = microseconds(5);
+  cluster.profile.node.intra_latency = microseconds(1);
+  cluster.profile.network.inter_latency = microseconds(10);
+  // 8 ranks on 2 nodes: 7 steps, one of them crossing; phi S / 100 GB/s = 7/8 * 800 MB / 100 GB/s = 7 ms.
+  EXPECT_NEAR(flat_ring(Collective::all_gather, Bytes{800'000'000}, path_of(cluster, 8)).time.base(), 7e-3 + 21e-6, 1e-12);
+  // All-reduce: 14 steps, two crossing; 14 ms.
+  EXPECT_NEAR(flat_ring(Collective::all_reduce, Bytes{800'000'000}, path_of(cluster, 8)).time.base(), 14e-3 + 37e-6, 1e-12);
+}
+
+TEST(FlatRing, OneRankTakesNoTime) {
+  EXPECT_EQ(flat_ring(Collective::all_reduce, mebibytes(64), path_of(cluster_of(1, 1, 1, 100, 25), 1)).time, Seconds{});
+}
+
+TEST(AllToAll, TheShareThatLeavesTheNodeCrossesItsNics) {
+  // 16 ranks on 2 nodes, S = 16 MB: each rank keeps 7/16 of S inside and sends 8/16 out; 8 ranks share 8 NICs of 50 GB/s.
+  const ClosedForm form = flat_ring(Collective::all_to_all, Bytes{16'000'000}, path_of(cluster_of(2, 8, 8, 400, 50), 16));
+  EXPECT_NEAR(form.network.base(), 8e6 * 8 / 400e9, 1e-15);
+  EXPECT_NEAR(form.fabric.base(), 7e6 / 400e9, 1e-15);
+}
+
+struct Published {
+  const char* name;
+  std::int64_t nodes;
+  double gib, ring_gbs, node_gbs, milliseconds;
+};
+
+// Published all-reduces of several nodes (ml-engineering network/README.md, coreweave/nccl-tests README.md, nccl-tests issue 119).
+class FlatRingAgainstPublished : public ::testing::TestWithParam<Published> {};
+
+TEST_P(FlatRingAgainstPublished, WithinSevenPercent) {
+  const Published& row = GetParam();
+  const RingPath path = path_of(cluster_of(row.nodes, 8, 8, row.ring_gbs, row.node_gbs / 8), row.nodes * 8);
+  const Bytes size{static_cast<std::int64_t>(row.gib * (1 << 30))};
+  const double predicted = flat_ring(Collective::all_reduce, size, path).time.base() * 1e3;
+  EXPECT_NEAR(predicted / row.milliseconds, 1.0, 0.07) << row.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, FlatRingAgainstPublished,
+                         ::testing::Values(Published{"B200 4x8, 4 GiB", 4, 4, 682, 400, 22.05}, Published{"B200 4x8, 16 GiB", 4, 16, 682, 400, 87.18},
+                                           Published{"H200 4x8, 4 GiB", 4, 4, 367, 400, 22.81}, Published{"H100 8x8, 8 GiB", 8, 8, 367, 400, 43.98},
+                                           Published{"H100 8x8, 1 GiB", 8, 1, 367, 400, 5.81}, Published{"A100 3x8, 128 MiB", 3, 0.125, 230, 100, 2.68}));
+
+TEST(Hierarchical, LiesBetweenOverlappedAndSerial) {
+  // B200 4x8, 16 GiB: 64.4 ms if the levels overlap fully, 108.5 ms one after the other (measured as one flat ring: 87.2 ms).
+  const RingPath path = path_of(cluster_of(4, 8, 8, 682, 50), 32);
+  EXPECT_NEAR(hierarchical_all_reduce(gibibytes(16), path, 1).base() * 1e3, 108.5, 0.1);
+  EXPECT_NEAR(hierarchical_all_reduce(gibibytes(16), path, 1'000'000).base() * 1e3, 64.4, 0.1);
+}
+
+TEST(Tree, BeatsTheRingForSmallPayloadsOnManyNodesOnly) {
+  Cluster cluster = cluster_of(128, 8, 8, 367, 50);
+  cluster.profile.node.intra_latency = microseconds(0.55);
+  cluster.profile.network.inter_latency = microseconds(5);
+  const RingPath path = path_of(cluster, 1024);
+  EXPECT_LT(tree_all_reduce(kibibytes(4), path).time, flat_ring(Collective::all_reduce, kibibytes(4), path).time);
+  EXPECT_GT(tree_all_reduce(gibibytes(8), path).time, flat_ring(Collective::all_reduce, gibibytes(8), path).time);
+  // 2 x (7 x 0.55 + 7 x 5) us of latency, no bandwidth term for an empty payload.
+  EXPECT_NEAR(tree_all_reduce(Bytes{}, path).time.base(), 77.7e-6, 1e-9);
+}
+
+}  // namespace
+}  // namespace shardsim

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/engine/cost_model.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/core/schedule_builder.hpp"
+
+namespace shardsim {
+namespace {
+
+using ::testing::HasSubstr;
+
+Cluster shipped(const std::string& name, std::int64_t nodes, std::int64_t gpus = 8) {
+  const auto source = read_source(SHARDSIM_SOURCE_DIR "/scenarios/clusters/" + name + ".yaml");
+  Cluster cluster;
+  cluster.profile = *read_profile(*read_yaml(*source));
+  cluster.nodes = nodes;
+  cluster.gpus_per_node = gpus;
+  cluster.nics_per_node = gpus;
+  return cluster;
+}
+
+/// 100 TFLOP/s, 1 TB/s, everything else ideal.
+Cluster ideal() {
+  Cluster cluster;
+  Gpu& gpu = cluster.profile.gpu;
+  gpu.peak = {{DType::bf16, FlopRate{100e12}}, {DType::fp32, FlopRate{10e12}}};
+  gpu.memory_bandwidth = ByteRate{1e12};
+  gpu.gemm = {.launch = microseconds(3), .efficiency = 0.5, .memory_efficiency = 0.5, .table = {}};
+  gpu.elementwise_efficiency = 0.5;
+  gpu.attention_efficiency = 0.5;
+  gpu.attention_backward_efficiency = 0.25;
+  gpu.device_kernel_gap = microseconds(1);
+  gpu.host_link = ByteRate{10e9};
+  return cluster;
+}
+
+TEST(Product, LargeOnesReachTheEfficiencyAndSmallOnesTheLaunch) {
+  const CostModel model(ideal());
+  // 2 * 8192^3 FLOPs at 50 TFLOP/s = 21.99 ms; memory time is 1/27 of it and lengthens it by less than a part in 10^4.
+  EXPECT_NEAR(model.product({8192, 8192, 8192}, DType::bf16).base(), 21.99e-3, 0.02e-3);
+  EXPECT_NEAR(model.product({1, 32, 32}, DType::bf16).base(), 3e-6, 0.01e-6);
+  // One row: bound by reading the weight, 2 * 8192^2 bytes at 0.5 TB/s = 268 us.
+  EXPECT_NEAR(model.product({1, 8192, 8192}, DType::bf16).base(), 271e-6, 1e-6);
+}
+
+TEST(Product, UsesThePeakOfItsFormat) {
+  const CostModel model(ideal());
+  EXPECT_NEAR(model.product({8192, 8192, 8192}, DType::fp32) / model.product({8192, 8192, 8192}, DType::bf16), 10, 0.01);
+  EXPECT_EQ(model.product({8192, 8192, 8192}, DType::fp16), model.product({8192, 8192, 8192}, DType::bf16));
+}
+
+TEST(Product, AWaveThatIsNotFullTakesAsLongAsAFullOne) {
+  Cluster cluster = ideal();
+  cluster.profile.gpu.multiprocessors = 132;
+  cluster.profile.gpu.gemm.tile_m = cluster.profile.gpu.gemm.tile_n = 128;
+  cluster.profile.gpu.gemm.launch = Seconds{};
+  const CostModel model(cluster);
+  const Seconds one_wave = model.product({128 * 11, 128 * 12, 65536}, DType::bf16);       // 132 tiles
+  const Seconds two_waves = model.product({128 * 11, 128 * 12 + 1, 65536}, DType::bf16);  // 143 tiles
+  EXPECT_NEAR(two_waves / one_wave, 2.0, 0.01);
+}
+
+TEST(Product, AMeasuredShapeComesOutAsMeasured) {
+  Cluster cluster = ideal();
+  cluster.profile.gpu.gemm.table = {{4096, 4096, 4096, microseconds(4000)}, {128, 128, 128, microseconds(9)}};
+  const CostModel model(cluster);
+  EXPECT_NEAR(model.product({4096, 4096, 4096}, DType::bf16).base(), 4000e-6, 1e-9);
+  EXPECT_NEAR(model.product({128, 128, 128}, DType::bf16).base(), 9e-6, 1e-12);
+}
+
+TEST(WorkTime, AddsProductsAttentionMemoryAndGaps) {
+  Work work;
+  work.attention = {{.flops = Flops{50e9}, .density = 0.5}, {.flops = Flops{50e9}, .density = 0.5, .backward = true}};
+  work.memory = Bytes{1'000'000};
+  work.kernels = 4;
+  // 25e9 / 50e12 = 500 us; 25e9 / 25e12 = 1000 us; two launches 6 us; 1 MB at 0.5 TB/s = 2 us; gaps 4 us.
+  EXPECT_NEAR(CostModel(ideal()).work(work).base(), 1512e-6, 1e-12);
+}
+
+TEST(CopyTime, ReadsAndWritesCrossHbmOrTheHostLink) {
+  const CostModel model(ideal());
+  EXPECT_NEAR(model.copy(Bytes{1'000'000}, Bytes{2'000'000}, CopyPath::device).base(), 6e-6, 1e-12);
+  EXPECT_NEAR(model.copy(Bytes{1'000'000}, Bytes{2'000'000}, CopyPath::to_host).base(), 200e-6, 1e-12);
+}
+
+TEST(CollectiveTime, AFitAtThisGroupComesFirst) {
+  const CostModel model(shipped("h100-sxm", 1));
+  const auto time = model.collective(Collective::all_gather, mebibytes(64), {"world", 8, 1});
+  EXPECT_NEAR(time.time.seconds().base(), 22.1e-6 + 67108864 / 370e9, 1e-9);
+  EXPECT_EQ(time.model, "calibrated, 8 ranks on 1 node");
+  EXPECT_EQ(time.algorithm, "ring");
+}
+
+TEST(CollectiveTime, ARingAllReduceIsNotTimedByAnNvlsFit) {
+  const CostModel model(shipped("h100-sxm", 1));
+  const auto time = model.collective(Collective::all_reduce, mebibytes(512), {"world", 8, 1});
+  EXPECT_EQ(time.algorithm, "ring");
+  EXPECT_EQ(time.model, "calibrated reduce-scatter and all-gather, 8 ranks on 1 node");
+  EXPECT_NEAR(time.time.seconds().base(), 22.1e-6 + 20.1e-6 - 6.6e-6 + 536870912 * (1 / 370e9 + 1 / 373e9), 1e-8);
+}
+
+TEST(CollectiveTime, WithoutAFitTheClosedFormNamesItsBottleneck) {
+  const CostModel model(shipped("h100-sxm", 8));
+  const auto world = model.collective(Collective::all_gather, gibibytes(1), {"world", 64, 1});
+  EXPECT_EQ(world.model, "ring alpha-beta, 64 ranks on 8 nodes");
+  EXPECT_THAT(world.bottleneck, HasSubstr("ring inside the node"));
+  EXPECT_GT(world.share[static_cast<std::size_t>(Resource::network)], 0.85F);
+  const auto replicas = model.collective(Collective::all_reduce, gibibytes(1), {"replicate", 8, 8});
+  EXPECT_EQ(replicas.bottleneck, "1 NIC x 50.0 GB/s");
+  EXPECT_EQ(replicas.share[static_cast<std::size_t>(Resource::intra_node)], 0.0F);
+}
+
+TEST(CollectiveTime, SmallAllReducesOnManyNodesTakeTheTree) {
+  const CostModel model(shipped("h100-sxm", 128));
+  const auto norm = model.collective(Collective::all_reduce, Bytes{4}, {"world", 1024, 1});
+  EXPECT_EQ(norm.algorithm, "tree");
+  EXPECT_LT(norm.time.seconds(), microseconds(100));
+}
+
+TEST(CollectiveTime, AFitOfAFasterNetworkIsPassedOver) {
+  Cluster cluster = shipped("h100-sxm", 2);
+  CollectiveFit fit;
+  fit.collective = Collective::all_reduce;
+  fit.ranks = 16;
+  fit.nodes = 2;
+  fit.segments = {{std::nullopt, microseconds(50), ByteRate{180e9}}};
+  cluster.profile.collectives.push_back(fit);
+  EXPECT_THAT(CostModel(cluster).collective(Collective::all_reduce, gibibytes(1), {"world", 16, 1}).model, HasSubstr("calibrated"));
+  cluster.profile.network.nic_bandwidth = ByteRate{3e9};
+  EXPECT_THAT(CostModel(cluster).collective(Collective::all_reduce, gibibytes(1), {"world", 16, 1}).model, HasSubstr("alpha-beta"));
+}
+
+TEST(CollectiveTime, MoreNetworkIsNeverSlower) {
+  Seconds last{1e9};
+  for (const double gbit : {25., 100., 200., 400., 3200.}) {
+    Cluster cluster = shipped("h100-sxm", 8);
+    cluster.profile.network.nic_bandwidth = ByteRate{gbit * 1e9 / 8};
+    const Seconds time = CostModel(cluster).collective(Collective::reduce_scatter, mebibytes(256), {"world", 64, 1}).time.seconds();
+    EXPECT_LE(time, last) << gbit;
+    last = time;
+  }
+}
+
+TEST(Costs, EveryOpHasACostAndEqualOnesAreEqual) {
+  ScheduleBuilder b;
+  const StreamId comm = b.stream("comm");
+  const CommunicatorId world = b.communicator("world", "world", 8);
+  Work work;
+  work.products = {{1024, 1024, 1024, 1}};
+  work.kernels = 3;
+  const WorkId id = b.work(work);
+  const Buffer buffer{.label = {"buffer", {}}, .dtype = DType::fp32, .pool = {}, .layout = {}, .elements = Elements{1 << 20}};
+  const BufferId full = b.allocate(buffer);
+  b.compute({"forward", {}}, id, Pass::forward, {});
+  b.compute({"forward", {}}, id, Pass::forward, {});
+  b.communicate({"all_reduce", {}}, comm, {.communicator = world, .dtype = DType::fp32, .payload = Elements{1 << 20}, .source = {}, .target = full, .offset = {}});
+  b.copy({"zero", {}}, b.compute_stream(), {.source = {}, .target = full, .count = Elements{1 << 20}});
+  b.free(full);
+  const CostModel model(shipped("a100-sxm-80", 1));
+  const auto costs = model.costs(b.schedule());
+  ASSERT_EQ(costs.size(), b.schedule().ops.size());
+  EXPECT_EQ(costs[1].device, SimTime::from(model.work(work)));
+  EXPECT_EQ(costs[1].device, costs[2].device);
+  EXPECT_EQ(costs[1].host, SimTime::from(microseconds(13.5)));
+  EXPECT_TRUE(costs[1].compute);
+  EXPECT_TRUE(costs[3].collective);
+  EXPECT_EQ(costs[3].device, model.collective(Collective::all_reduce, mebibytes(4), {"world", 8, 1}).time);
+  EXPECT_NEAR(costs[4].device.seconds().base(), 1e-6 + 4194304 / (2.039e12 * 0.79), 1e-11);
+  EXPECT_EQ(costs[5].device, SimTime{});
+}
+
+}  // namespace
+}  // namespace shardsim
