@@ -106,6 +106,10 @@ struct Buffer {
   StreamId pool{};            ///< the stream whose allocator pool it comes from
   LayoutId layout{};          ///< none for opaque contents (activations, scratch)
   Elements elements{};        ///< with padding
+  /// A view: takes no memory of its own, starts `view_offset` elements into that buffer, is alive while that buffer is; never allocated
+  /// or freed. For buckets that are filled again and again (DeepSpeed's ipg buffer).
+  BufferId view_of{};
+  Elements view_offset{};
   TensorRef tensor{};
   [[nodiscard]] Bytes size() const { return bytes(elements, dtype); }
 };
