@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a layer description to a layer type at one batch shape. Private to models/.
+#pragma once
+
+#include "models/layer_builder.hpp"
+
+namespace shardsim {
+
+/// Parameters, modules, work and tensors of one layer type.
+[[nodiscard]] BuiltLayer build_layer(const LayerSpec& spec, const BatchShape& batch, const GradientFlow& flow);
+
+// The parts of a block; each takes the branch's input and gives its output.
+TensorIndex attention(LayerBuilder& b, const BlockSpec& block, TensorIndex x);
+TensorIndex feed_forward(LayerBuilder& b, const BlockSpec& block, const MlpSpec& mlp, TensorIndex x);
+TensorIndex mixture_of_experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe, TensorIndex x);
+
+// Whole layers. Each gives its output, or -1.
+TensorIndex emit(LayerBuilder& b, const BlockSpec& block);
+TensorIndex emit(LayerBuilder& b, const EmbeddingSpec& embedding);
+TensorIndex emit(LayerBuilder& b, const PatchSpec& patches);
+TensorIndex emit(LayerBuilder& b, const HeadSpec& head);
+TensorIndex emit(LayerBuilder& b, const LossSpec& loss);
+TensorIndex emit(LayerBuilder& b, const InlineSpec& layers);
+
+/// Share of the s * s attention scores that a causal kernel with a window computes (0: no window).
+[[nodiscard]] double attention_density(bool causal, std::int64_t window, std::int64_t sequence);
+
+}  // namespace shardsim
