@@ -21,8 +21,9 @@ class MemoryFold {
   }
 
   Memory run() && {
-    for (const Buffer& buffer : schedule_.buffers)
-      if (buffer.persistent) change(buffer, buffer.pool, 1);
+    const std::vector<bool> initial = initially_alive(schedule_);
+    for (std::size_t i = 0; i < initial.size(); ++i)
+      if (initial[i]) change(schedule_.buffers[i], schedule_.buffers[i].pool, 1);
     note_peak(OpId{});
     bool stepped = false;
     for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
