@@ -79,6 +79,7 @@ void LayerBuilder::read(TensorIndex tensor) {
   const auto module_index = static_cast<std::int32_t>(type_.modules.size() - 1);
   at(tensor).last_consumer = std::max(at(tensor).last_consumer, module_index);
   reads_.push_back({module_index, tensor});
+  module().reads.push_back(tensor);
   reads_gradient_ = reads_gradient_ || tensor_needs_gradient_[static_cast<std::size_t>(tensor)];
 }
 

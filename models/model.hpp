@@ -47,6 +47,7 @@ struct Tensor {
 struct Module {
   std::string name{};                          ///< "self_attn.q_proj"
   std::vector<std::int32_t> parameters{};      ///< indices into LayerType::parameters, in registration order
+  std::vector<std::int32_t> reads{};           ///< indices into LayerType::tensors: what its forward reads, in the order of its arguments
   Work forward{};
   Work backward_input{};                       ///< gradient with respect to inputs (needed if anything before it trains)
   Work backward_weight{};                      ///< gradient with respect to own parameters (needed if they train)
