@@ -10,6 +10,7 @@ const Command& program() {
       .details = "Exact bytes, peak memory and time of one optimizer step: naive data parallelism, DDP, ZeRO-1/2/3, FSDP1/2 and Megatron.",
       .subcommands = {
           simulate_command(),
+          compare_command(),
           import_command(),
           list_command(),
       },

@@ -7,6 +7,7 @@
 namespace shardsim {
 
 [[nodiscard]] Command simulate_command();
+[[nodiscard]] Command compare_command();
 [[nodiscard]] Command import_command();
 [[nodiscard]] Command list_command();
 
