@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/engine/simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/core/units_text.hpp"
+#include "sim/engine/account.hpp"
+#include "sim/engine/memory.hpp"
+#include "sim/engine/time_split.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr std::int64_t segment_step = std::int64_t{2} << 20;
+
+const Group& group_named(const Schedule& schedule, const std::string& name) {
+  return *std::find_if(schedule.groups.begin(), schedule.groups.end(), [&](const Group& group) { return group.name == name; });
+}
+
+/// Says for every row which model timed it, and warns once a group and collective where that left the measured range.
+void add_cost_models(const Schedule& schedule, const CostModel& costs, SimulationResult& result) {
+  std::vector<std::pair<std::string, Collective>> warned;
+  for (TrafficRow& row : result.traffic.by_group) {
+    const CollectiveTime timed = costs.collective(row.collective, row.payload, group_named(schedule, row.group));
+    row.cost_model = timed.model;
+    const auto key = std::pair(row.group, row.collective);
+    if (!timed.extrapolated || row.control || std::find(warned.begin(), warned.end(), key) != warned.end()) continue;
+    warned.push_back(key);
+    result.warnings.push_back(fmt::format("{} over group {}: its time is extrapolated beyond what was measured ({})", name_of(row.collective),
+                                          row.group, timed.model));
+  }
+}
+
+/// cuBLAS takes its workspaces from the caching allocator at the first product and keeps them: they are allocated at every instant.
+void add_workspace(Bytes workspace, Memory& memory) {
+  if (workspace == Bytes{}) return;
+  const auto temporaries = static_cast<std::size_t>(Category::temporaries);
+  memory.peak += workspace;
+  memory.at_peak[temporaries] += workspace;
+  memory.resident += workspace;
+  memory.reserved_peak += round_up(workspace, segment_step);
+  for (MemoryPoint& point : memory.timeline) point.allocated[temporaries] += workspace;
+}
+
+/// What the driver counts beyond the allocator.
+void add_overheads(const Schedule& schedule, const Profile& profile, Memory& memory) {
+  const auto communicates = [&](const Communicator& c) { return schedule.groups[static_cast<std::size_t>(c.group.index)].size > 1; };
+  const auto communicators = std::count_if(schedule.communicators.begin(), schedule.communicators.end(), communicates);
+  memory.overhead = profile.overheads.context + profile.overheads.nccl_per_communicator * communicators;
+  memory.device_peak = memory.reserved_peak + memory.overhead;
+  memory.capacity = profile.gpu.capacity;
+  memory.fits = memory.device_peak <= memory.capacity;
+}
+
+void add_memory_warnings(const Cluster& cluster, SimulationResult& result) {
+  const Memory& memory = result.memory;
+  if (!memory.fits)
+    result.warnings.push_back(fmt::format("does not fit: {} of device memory needed, {} there", to_text(memory.device_peak), to_text(memory.capacity)));
+  const Bytes pinned = memory.host_pinned * cluster.gpus_per_node;
+  if (cluster.profile.node.host_memory > Bytes{} && pinned > cluster.profile.node.host_memory)
+    result.warnings.push_back(fmt::format("does not fit: {} of pinned host memory a node needed, {} there", to_text(pinned),
+                                          to_text(cluster.profile.node.host_memory)));
+}
+
+Flops hardware_flops(const Schedule& schedule) {
+  Flops sum;
+  const auto add = [&](WorkId work) {
+    if (work.valid()) sum += schedule.at(work).flops();
+  };
+  for (const Op& op : schedule.ops) {
+    if (const auto* compute = std::get_if<Compute>(&op.action)) add(compute->work);
+    else if (const auto* update = std::get_if<Update>(&op.action)) add(update->work);
+  }
+  return sum;
+}
+
+/// The step is bound by what is at work longest: were anything else faster, that would still take its time.
+std::string bound_by(const Schedule& schedule, const CostModel& costs, const TimeSplit& split) {
+  const SimTime most = std::max({split.kernels_busy, split.communication_busy, split.host_busy, split.link_busy});
+  if (most == split.kernels_busy) return "compute";
+  if (most == split.communication_busy) {
+    const auto& longest = std::get<Communicate>(schedule.at(split.longest_collective).action);
+    const Group& group = schedule.group_of(longest.communicator);
+    return "communication: " + costs.collective(longest.kind, bytes(longest.payload, longest.dtype), group).bottleneck;
+  }
+  if (most == split.link_busy) return "host link: copies between device and host memory";
+  const bool by_updates = split.host_updates + split.host_updates > split.host_busy;
+  return by_updates ? "host: optimizer on the CPU" : "host: kernel launches";
+}
+
+StepTime step_time(const Schedule& schedule, const CostModel& costs, const JobFacts& job, const TimeSplit& split, SimTime end) {
+  StepTime step;
+  step.time = end.seconds();
+  step.compute = split.compute.seconds();
+  step.communication = split.communication.seconds();
+  step.exposed_communication = split.exposed.seconds();
+  step.host_bound = (split.idle + split.link).seconds();
+  step.optimizer = split.optimizer.seconds();
+  step.model_flops = job.model_flops_per_step;
+  step.hardware_flops = hardware_flops(schedule);
+  step.flop_convention = job.flop_convention;
+  step.bound_by = bound_by(schedule, costs, split);
+  if (end == SimTime{}) return step;
+  step.tokens_per_second_per_gpu = static_cast<double>(job.tokens_per_step_per_rank.value()) / step.time.base();
+  step.tokens_per_second = step.tokens_per_second_per_gpu * static_cast<double>(schedule.world_size);
+  const auto& peaks = costs.cluster().profile.gpu.peak;
+  if (const auto peak = peaks.find(job.compute); peak != peaks.end()) {
+    step.mfu = (step.model_flops / peak->second) / step.time;
+    step.hfu = (step.hardware_flops / peak->second) / step.time;
+  }
+  return step;
+}
+
+}  // namespace
+
+SimulationResult run_simulation(std::shared_ptr<const Schedule> schedule, const CostModel& costs, const JobFacts& job, Detail detail) {
+  const Cluster& cluster = costs.cluster();
+  const RankProgram program{.schedule = schedule.get(), .costs = costs.costs(*schedule)};
+  SimulationResult result;
+  result.model_name = job.model_name;
+  result.parameters = job.parameters;
+  result.trainable_parameters = job.trainable_parameters;
+  result.world_size = schedule->world_size;
+  result.nodes = cluster.nodes;
+  result.warnings = schedule->warnings;
+
+  result.timeline = std::move(simulate({&program, 1}, {.overlap_slowdown = cluster.profile.gpu.overlap_slowdown}).front());
+  const TimeSplit split = split_time(*schedule, program.costs, result.timeline);
+  result.step = step_time(*schedule, costs, job, split, result.timeline.end);
+
+  result.traffic = account(*schedule, job.parameters);
+  result.traffic.textbook = job.textbook_bytes;
+  result.traffic.textbook_differs_because = schedule->differs_because;
+  add_cost_models(*schedule, costs, result);
+
+  result.memory = fold_memory(*schedule, &result.timeline, 512, detail.timeline);
+  add_workspace(cluster.profile.overheads.cublas_workspace, result.memory);
+  add_overheads(*schedule, cluster.profile, result.memory);
+  add_memory_warnings(cluster, result);
+
+  if (!detail.timeline) result.timeline = {.slices = {}, .host = {}, .end = result.timeline.end};
+  result.schedule = std::move(schedule);
+  return result;
+}
+
+}  // namespace shardsim
