@@ -87,9 +87,10 @@ void OptimizerStep::add(OptimizerTarget target) {
   targets_.push_back(std::move(target));
 }
 
-Elements OptimizerStep::temporary_elements() const {
+Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) const {
   Elements sum, largest;
-  for (const OptimizerTarget& target : targets_) {
+  for (std::size_t t = first; t < last; ++t) {
+    const OptimizerTarget& target = targets_[t];
     sum += target.count;
     for (ParameterId p : target.parameters) largest = std::max(largest, std::min(program_.model().at(p).elements, target.count));
   }
@@ -112,33 +113,47 @@ void OptimizerStep::create_states() {
   }
 }
 
+/// The GPU's temporaries of one call of optimizer.step; none where a kernel fuses them away or the CPU steps.
+BufferId OptimizerStep::allocate_temporaries(std::size_t first, std::size_t last) {
+  const Training& training = program_.training();
+  const Elements n = temporary_elements(first, last);
+  if (n == Elements{} || training.offload.optimizer != OffloadTarget::none || training.optimizer.kind == OptimizerKind::adamw_8bit) return {};
+  return program_.build.allocate({.label = {"optimizer temporaries", {}}, .category = Category::temporaries,
+                                  .dtype = moment_count(training.optimizer.kind) > 0 ? moment_dtype(training) : DType::fp32,
+                                  .pool = ScheduleBuilder::compute_stream(), .elements = n});
+}
+
 void OptimizerStep::emit(const std::vector<Gradients>& gradients) {
+  create_states();
+  const BufferId temporary = allocate_temporaries(0, targets_.size());
+  for (std::size_t t = 0; t < targets_.size(); ++t) update(t, gradients[t]);
+  if (temporary.valid()) program_.build.free(temporary);
+}
+
+void OptimizerStep::emit_target(std::size_t target, const Gradients& gradients) {
+  create_states();
+  const BufferId temporary = allocate_temporaries(target, target + 1);
+  update(target, gradients);
+  if (temporary.valid()) program_.build.free(temporary);
+}
+
+void OptimizerStep::update(std::size_t t, const Gradients& gradients) {
   ScheduleBuilder& build = program_.build;
   const Training& training = program_.training();
   const OptimizerKind kind = training.optimizer.kind;
-  const bool on_host = training.offload.optimizer != OffloadTarget::none;
-  create_states();
-  BufferId temporary;
-  if (const Elements n = temporary_elements(); n > Elements{} && !on_host && kind != OptimizerKind::adamw_8bit)
-    temporary = build.allocate({.label = {"optimizer temporaries", {}}, .category = Category::temporaries,
-                                .dtype = moment_count(kind) > 0 ? moment_dtype(training) : DType::fp32,
-                                .pool = ScheduleBuilder::compute_stream(), .elements = n});
-  for (std::size_t t = 0; t < targets_.size(); ++t) {
-    const OptimizerTarget& target = targets_[t];
-    const std::size_t parts = gradients[t].buffers.size();
-    for (std::size_t i = 0; i < parts; ++i) {
-      const Elements count = gradients[t].counts[i];
-      if (count == Elements{}) continue;
-      Work work;
-      work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) * static_cast<double>(bytes(count, target.dtype).value()))};
-      work.kernels = kernels(kind, training.optimizer.implementation, std::max<std::size_t>(1, target.parameters.size() / parts));
-      if (kind == OptimizerKind::muon && parts == 1) add_newton_schulz(work, program_.model(), target.parameters);
-      build.update({"optimizer.step", target.label.unit}, ScheduleBuilder::compute_stream(),
-                   {.optimizer = kind, .count = count, .work = build.work(std::move(work)), .parameters = target.weights,
-                    .gradients = gradients[t].buffers[i], .first_moment = moments_[t].first, .second_moment = moments_[t].second, .on_host = on_host});
-    }
+  const OptimizerTarget& target = targets_[t];
+  const std::size_t parts = gradients.buffers.size();
+  for (std::size_t i = 0; i < parts; ++i) {
+    const Elements count = gradients.counts[i];
+    if (count == Elements{}) continue;
+    Work work;
+    work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) * static_cast<double>(bytes(count, target.dtype).value()))};
+    work.kernels = kernels(kind, training.optimizer.implementation, std::max<std::size_t>(1, target.parameters.size() / parts));
+    if (kind == OptimizerKind::muon && parts == 1) add_newton_schulz(work, program_.model(), target.parameters);
+    build.update({"optimizer.step", target.label.unit}, ScheduleBuilder::compute_stream(),
+                 {.optimizer = kind, .count = count, .work = build.work(std::move(work)), .parameters = target.weights, .gradients = gradients.buffers[i],
+                  .first_moment = moments_[t].first, .second_moment = moments_[t].second, .on_host = training.offload.optimizer != OffloadTarget::none});
   }
-  if (temporary.valid()) build.free(temporary);
 }
 
 void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync) {

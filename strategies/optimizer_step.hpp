@@ -41,6 +41,8 @@ class OptimizerStep {
   /// Emits the updates of all targets, with the temporaries of the implementation: foreach keeps one list in the moments' dtype for
   /// sqrt(v) over everything it updates at once; fused none; the plain loop two tensors of the largest size.
   void emit(const std::vector<Gradients>& gradients);
+  /// The same for one target alone: optimizers that step group by group, or sub-group by sub-group.
+  void emit_target(std::size_t target, const Gradients& gradients);
 
   /// clip_grad_norm_: norms of the local gradients, one scalar all-reduce over `communicator` (none: nothing is sharded), scaling in
   /// place. Nothing if the job does not clip.
@@ -50,7 +52,9 @@ class OptimizerStep {
 
  private:
   struct Moments { BufferId first, second; };
-  [[nodiscard]] Elements temporary_elements() const;
+  [[nodiscard]] Elements temporary_elements(std::size_t first, std::size_t last) const;
+  [[nodiscard]] BufferId allocate_temporaries(std::size_t first, std::size_t last);
+  void update(std::size_t target, const Gradients& gradients);
   void create_states();
 
   Program& program_;

@@ -22,7 +22,8 @@ const std::vector<StrategyEntry>& table() {
                                       ddp_strategy(),
                                       textbook_only("zero1", "Optimizer states sharded (DeepSpeed ZeRO stage 1)"),
                                       textbook_only("zero2", "Optimizer states and gradients sharded (DeepSpeed ZeRO stage 2)"),
-                                      textbook_only("zero3", "Parameters, gradients and states sharded (DeepSpeed ZeRO stage 3)"),
+                                      zero3_strategy(),
+                                      mics_strategy(),
                                       fsdp1_strategy(),
                                       fsdp2_strategy()};
   }();

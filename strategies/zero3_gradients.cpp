@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategies/zero3_gradients.hpp"
+
+#include <algorithm>
+
+#include "strategies/sharding.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
+constexpr std::size_t max_outstanding_reduces = 2;
+
+}  // namespace
+
+Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
+    : program_(program), build_(program.build), config_(config),
+      reduce_stream_(config.overlap_comm ? build_.stream("reduce_and_partition") : default_stream), optimizer_(program) {
+  const bool groups = config_.replicas > 1;
+  shard_group_ = build_.communicator(groups ? "shard" : "dp", groups ? "shard" : "dp", config_.shard);
+  if (groups) replicate_group_ = build_.communicator("replicate", "replicate", config_.replicas, config_.shard);
+  gradients_.resize(program.model().parameters->size());
+  declare();
+}
+
+LayoutId Zero3Gradients::each(const std::vector<ParameterId>& parameters, bool shard) {
+  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(config_.shard)});
+}
+
+void Zero3Gradients::declare() {
+  const std::vector<ParameterId> trainable = parameters_where(program_.model(), true);
+  const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
+  const auto partition = [&](ParameterId p) { return each_padded(program_.model().at(p), config_.shard) / config_.shard; };
+  Elements total, in_group;
+  for (ParameterId p : trainable) {
+    if (sub_groups_.empty() || in_group + partition(p) > Elements{config_.sub_group}) {
+      sub_groups_.emplace_back();
+      in_group = {};
+    }
+    sub_groups_.back().push_back(p);
+    in_group += partition(p);
+    total += partition(p);
+  }
+  bucket_ = build_.buffer({.label = {"ipg bucket", {}}, .category = Category::communication_buffers, .persistent = true, .dtype = config_.communication,
+                           .pool = default_stream, .elements = Elements{config_.reduce_bucket}});
+  partitions_ = build_.buffer({.label = {"grad_partitions_flat_buffer", {}}, .category = Category::gradients, .persistent = true, .host = offload,
+                               .dtype = config_.accumulation, .pool = default_stream, .layout = each(trainable, true), .elements = total});
+  for (const std::vector<ParameterId>& group : sub_groups_) {
+    Elements count;
+    for (ParameterId p : group) count += partition(p);
+    const UnitId name = build_.unit("sub-group " + std::to_string(masters_.size()));
+    masters_.push_back(build_.buffer({.label = {"fp32 partition", name}, .category = Category::optimizer_states, .persistent = true, .host = offload,
+                                      .dtype = config_.master, .pool = default_stream, .layout = each(group, true), .elements = count}));
+    optimizer_.add({.label = {"optimizer", name}, .parameters = group, .weights = masters_.back(), .layout = each(group, true), .count = count, .dtype = config_.master});
+  }
+}
+
+void Zero3Gradients::begin_micro_batch(std::int32_t index) { micro_batch_ = index; }
+
+void Zero3Gradients::produce(ParameterId parameter) {
+  gradients_[static_cast<std::size_t>(parameter.index)] =
+      build_.allocate({.label = {".grad", build_.unit(program_.model().at(parameter).name)}, .category = Category::unsharded_gradients, .role = Role::gradient,
+                       .dtype = config_.parameters, .pool = default_stream, .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
+                       .elements = program_.model().at(parameter).elements});
+}
+
+void Zero3Gradients::ready(ParameterId parameter) {
+  const Elements numel = program_.model().at(parameter).elements;
+  if (!pending_.empty() && filled_ + numel > Elements{config_.reduce_bucket}) reduce_and_partition();
+  add_to_bucket(parameter);
+}
+
+/// __add_grad_to_ipg_bucket: the gradient moves into the bucket, its own storage is freed; one larger than the bucket stays where it is.
+void Zero3Gradients::add_to_bucket(ParameterId parameter) {
+  const Elements numel = program_.model().at(parameter).elements;
+  const bool fits = filled_ + numel <= Elements{config_.reduce_bucket};
+  build_.wait_stream(reduce_stream_, default_stream);
+  pending_.push_back({parameter, filled_, !fits});
+  filled_ += numel;
+  if (!fits) return;
+  BufferId& gradient = gradients_[static_cast<std::size_t>(parameter.index)];
+  const UnitId name = build_.unit(program_.model().at(parameter).name);
+  const BufferId place = build_.buffer({.label = {"ipg view", name}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = default_stream,
+                                        .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}), .elements = numel,
+                                        .view_of = bucket_, .view_offset = pending_.back().offset});
+  build_.copy({"copy to ipg bucket", name}, reduce_stream_, {.source = gradient, .target = place, .count = numel});
+  build_.free(gradient, reduce_stream_);
+  gradient = place;
+}
+
+/// __reduce_and_partition_ipg_grads: pre-divide, one rank-major tensor, reduce-scatter (or all-reduce), then partition_grads.
+void Zero3Gradients::reduce_and_partition() {
+  if (pending_.empty()) return;
+  if (reduce_events_.size() > max_outstanding_reduces) {
+    build_.host_wait({"DeepSpeed::reduce events", {}}, reduce_events_.front());
+    reduce_events_.pop_front();
+  }
+  std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) { return a.parameter < b.parameter; });
+  std::vector<ParameterId> ids;
+  Elements payload;
+  for (const Pending& p : pending_) {
+    ids.push_back(p.parameter);
+    payload += each_padded(program_.model().at(p.parameter), config_.shard);
+  }
+  const BufferId flat = build_.allocate({.label = {"reduce-scatter flat tensor", {}}, .category = Category::communication_buffers, .dtype = config_.communication,
+                                         .pool = reduce_stream_, .layout = each(ids, false), .elements = payload});
+  std::int32_t kernels = 1;
+  for (const Pending& p : pending_)
+    build_.copy({"cat gradients", {}}, reduce_stream_,
+                {.source = gradients_[static_cast<std::size_t>(p.parameter.index)], .target = flat, .count = program_.model().at(p.parameter).elements,
+                 .kernels = std::exchange(kernels, 0), .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+  reduce(flat, payload);
+  const std::int64_t part = program_.job.rank % config_.shard;
+  const BufferId own = build_.buffer({.label = {"own partition", {}}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = reduce_stream_,
+                                      .layout = each(ids, true), .elements = payload / config_.shard, .view_of = flat, .view_offset = part * (payload / config_.shard)});
+  build_.copy({"partition_grads", {}}, reduce_stream_,
+              {.source = own, .target = partitions_, .count = payload / config_.shard,
+               .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device, .accumulate = micro_batch_ > 0});
+  reduce_events_.push_back(build_.last(reduce_stream_));
+  build_.free(flat);
+  for (const Pending& p : pending_) {
+    BufferId& gradient = gradients_[static_cast<std::size_t>(p.parameter.index)];
+    if (p.own_storage) build_.free(gradient, reduce_stream_);
+    gradient = {};
+  }
+  pending_.clear();
+  filled_ = {};
+}
+
+void Zero3Gradients::reduce(BufferId flat, Elements payload) {
+  Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce, .communicator = shard_group_,
+                     .dtype = config_.communication, .payload = payload};
+  (config_.reduce_scatter ? action.source : action.target) = flat;
+  build_.communicate({config_.reduce_scatter ? "DeepSpeed::reduce_scatter_coalesced" : "DeepSpeed::all_reduce", {}}, reduce_stream_, action);
+}
+
+void Zero3Gradients::epilogue() {
+  reduce_and_partition();
+  if (replicate_group_.valid() && micro_batch_ + 1 == program_.micro_batches())  // MiCS: at the accumulation boundary
+    build_.communicate({"MiCS::all_reduce", {}}, reduce_stream_,
+                       {.kind = Collective::all_reduce, .communicator = replicate_group_, .dtype = config_.accumulation,
+                        .payload = build_.schedule().at(partitions_).elements, .target = partitions_});
+  if (const OpId last = build_.last(reduce_stream_); last.valid()) build_.host_wait({"DeepSpeed::synchronize reduce stream", {}}, last);
+  reduce_events_.clear();
+}
+
+/// One scalar (fp64) norm for each sub-group, then unscale, optimizer and copy to the 16-bit partitions sub-group by sub-group.
+void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
+  for (std::size_t i = 0; i < sub_groups_.size(); ++i) {
+    const UnitId name = build_.unit("sub-group " + std::to_string(i));
+    const BufferId norm = build_.allocate({.label = {"norm", name}, .category = Category::temporaries, .dtype = DType::fp64, .pool = default_stream, .elements = Elements{1}});
+    Work work;
+    work.memory = bytes(optimizer_.targets()[i].count, config_.accumulation);
+    work.kernels = static_cast<std::int32_t>(sub_groups_[i].size());
+    build_.compute({"gradient norm", name}, build_.work(work), Pass::backward, {});
+    const OpId reduced = build_.communicate({"DeepSpeed::all_reduce norm", name}, default_stream,
+                                            {.kind = Collective::all_reduce, .communicator = shard_group_, .dtype = DType::fp64, .control = true,
+                                             .payload = Elements{1}, .target = norm});
+    build_.free(norm);
+    build_.host_wait({"DeepSpeed::norm.item", name}, reduced);
+  }
+  for (std::size_t i = 0; i < sub_groups_.size(); ++i) step_sub_group(i, shard);
+}
+
+void Zero3Gradients::step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard) {
+  const OptimizerTarget& target = optimizer_.targets()[index];
+  const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
+  BufferId gradient = build_.allocate({.label = {"fp32 gradient", target.label.unit}, .category = Category::temporaries, .host = offload, .dtype = DType::fp32,
+                                       .pool = default_stream, .layout = target.layout, .elements = target.count});
+  build_.copy({"gradient to fp32", target.label.unit}, default_stream, {.source = partitions_, .target = gradient, .count = target.count});
+  optimizer_.emit_target(index, {{gradient}, {target.count}});
+  build_.free(gradient);
+  for (ParameterId p : target.parameters)
+    build_.copy({"fp32 to 16-bit partition", build_.unit(program_.model().at(p).name)}, default_stream,
+                {.source = masters_[index], .target = shard(p), .count = build_.schedule().at(shard(p)).elements,
+                 .path = offload ? CopyPath::to_device : CopyPath::device});
+}
+
+}  // namespace shardsim
