@@ -33,7 +33,7 @@ void bind(Bound& bound, const Argument& argument) {
   }
   auto* option = bound.app->add_option(spelling(argument), store);
   if (argument.positional()) {
-    option->expected(0, argument.many ? CLI::detail::expected_max_vector_size : 1)->allow_extra_args(argument.many);
+    option->expected(1, argument.many ? CLI::detail::expected_max_vector_size : 1)->allow_extra_args(argument.many);
   } else {
     // One value after each mention, so that `--set a=1 scenario.yaml` leaves the file alone.
     option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
