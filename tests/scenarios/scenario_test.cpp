@@ -163,7 +163,7 @@ TEST(Scenario, BadValuesAreProblemsWithAPlace) {
       {"training.sequence_length=99999999999999999999", "expected a whole number from 1"},
       {"training.micro_batch_size=.nan", "expected a whole number from 1"},
       {"training.micro_batch_size=1.5", "expected a whole number from 1"},
-      {"training.micro_batch_size=1000000", "a micro-batch of 64000000 tokens"},
+      {"training={sequence_length: 16384, micro_batch_size: 100000}", "a micro-batch of 1638400000 tokens"},
       {"training.activation_checkpointing=ful", "did you mean 'full'?"},
       {"training.activation_checkpointing={evry: 2}", "activation_checkpointing needs a key 'every'"},
       {"training.precision={parameters: int8}", "parameters cannot be 'int8'"},
@@ -221,7 +221,7 @@ TEST(Scenario, ExpectationsAreParsedNotJudged) {
   ASSERT_EQ(s.expect.size(), 4u);
   EXPECT_EQ(s.expect[0].equals, "2 * psi");
   EXPECT_EQ(s.expect[0].equals_where.line, 13);
-  EXPECT_EQ(s.expect[0].equals_where.column, 60);
+  EXPECT_EQ(s.expect[0].equals_where.column, 58);
   EXPECT_EQ(s.expect[0].relative, 0.001);
   EXPECT_EQ(s.expect[1].at_most, 80.0 * (1 << 30));
   EXPECT_EQ(s.expect[1].at_least, 1);
