@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jobs.hpp"
+#include "sim/engine/memory.hpp"
+
+namespace shardsim::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::int64_t> all_reduce_bytes(const Schedule& schedule) {
+  std::vector<std::int64_t> sizes;
+  for (const Op& op : schedule.ops)
+    if (const auto* c = std::get_if<Communicate>(&op.action); c && !c->control) sizes.push_back(bytes(c->payload, c->dtype).value());
+  return sizes;
+}
+
+JobOptions fp32(std::int64_t n) { return {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .sequence = 1}; }
+
+// pytorch#48880: ResNet-18 on 4 GPUs, caps 25 and 35 MiB, first bucket 1 MiB.
+TEST(DdpBuckets, ResNet18) {
+  const auto model = preset_named("resnet-18");
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(model, "ddp", fp32(4)))), ElementsAre(2052000, 28852224, 15853824));
+  JobOptions wide = fp32(4);
+  wide.options = {{"bucket_cap_mb", 35.0}, {"first_bucket_mb", 1.0}};
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(model, "ddp", wide))), ElementsAre(2052000, 38297600, 6408448));
+  EXPECT_EQ(sent(model, "ddp", fp32(4)), 70137072);
+}
+
+TEST(DdpBytes, ToyWithFp32Gradients) {
+  EXPECT_EQ(sent(toy(), "ddp", fp32(2)), 7920);
+  EXPECT_EQ(sent(toy(), "ddp", fp32(4)), 11880);
+  EXPECT_EQ(sent(toy(), "ddp", fp32(8)), 13860);
+}
+
+TEST(DdpBytes, Llama2_7BDoesNotDependOnAccumulation) {
+  for (std::int32_t g : {1, 4}) EXPECT_NEAR(static_cast<double>(sent(preset_named("llama-2-7b"), "ddp", {.ranks = 8, .micro_batches = g})) / 1e9, 23.584, 5e-4);
+}
+
+TEST(DdpBytes, WithoutNoSyncEveryMicroBatchIsReduced) {
+  JobOptions each = fp32(4);
+  each.micro_batches = 3;
+  each.options = {{"no_sync", false}};
+  EXPECT_EQ(sent(toy(), "ddp", each), 3 * 11880);
+}
+
+TEST(DdpFirstIteration, HasOneBucketAndNoOverlap) {
+  JobOptions cold = fp32(4);
+  cold.warm = false;
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(preset_named("resnet-18"), "ddp", cold))), ElementsAre(46758048));
+}
+
+TEST(DdpUnused, MapIsControlTraffic) {
+  JobOptions job = fp32(4);
+  job.options = {{"find_unused_parameters", true}};
+  const OwnedJob owned = make_job(toy(), "ddp", job);
+  const Traffic traffic = traffic_of(owned);
+  EXPECT_EQ(traffic.total.value(), 11880);
+  EXPECT_EQ(traffic.control.value(), 2 * 3 * 4 * 11 / 4);  // 11 parameters, one int32 each
+}
+
+// bf16 with fp32 master: 2 + 2 + 12 bytes, and 2 more for buckets that gradients are copied into.
+TEST(DdpMemory, BucketViewsSaveACopy) {
+  const std::int64_t psi = 3 * 64 * 64;
+  for (const auto& [view, bytes_per_element] : std::vector<std::pair<bool, std::int64_t>>{{false, 18}, {true, 16}}) {
+    const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 4, .options = {{"gradient_as_bucket_view", view}}});
+    const Schedule schedule = valid_schedule(owned);
+    const Memory memory = fold_memory(schedule, nullptr, 1);
+    std::int64_t buckets = 0;
+    for (const Buffer& b : schedule.buffers)
+      if (std::string(b.label.verb) == "Reducer bucket" && b.category == Category::communication_buffers) buckets += b.size().value();
+    EXPECT_EQ(sum(memory.persistent).value() + buckets, bytes_per_element * psi) << view;
+  }
+}
+
+// All-reduce k starts only after bucket k is complete, and in bucket order.
+TEST(DdpOrder, BucketsLaunchInIndexOrderBeforeBackwardEnds) {
+  JobOptions job = fp32(4);
+  job.options = {{"bucket_cap_mb", 0.001}};  // one bucket for each parameter of 64 x 64
+  const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "ddp", job));
+  std::vector<std::string> order;
+  for (const Op& op : schedule.ops) {
+    const std::string verb = op.label.verb;
+    if (op.phase == Phase::backward && (verb == "backward" || verb == "nccl:all_reduce")) order.push_back(to_text(op.label, schedule));
+  }
+  EXPECT_THAT(order, ElementsAre("backward(loss)", "backward(block.2)", "nccl:all_reduce(bucket 0)", "backward(block.1)", "nccl:all_reduce(bucket 1)",
+                                 "backward(block.0)", "nccl:all_reduce(bucket 2)"));
+}
+
+TEST(NaiveDp, ThreeLoopsSendTheSame) {
+  for (const char* mode : {"flat", "per_parameter", "async_per_parameter"}) {
+    const OwnedJob owned = make_job(toy(), "naive_dp", {.ranks = 8, .options = {{"all_reduce", std::string(mode)}}});
+    EXPECT_EQ(traffic_of(owned).total.value(), 2 * 7 * 1980 * 2 / 8) << mode;
+    EXPECT_EQ(all_reduce_bytes(emit(owned.job)).size(), std::string(mode) == "flat" ? 1u : 11u) << mode;
+  }
+}
+
+}  // namespace
+}  // namespace shardsim::testing

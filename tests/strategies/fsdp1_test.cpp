@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jobs.hpp"
+
+namespace shardsim::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+JobOptions mixed(std::int64_t n) { return {.ranks = n, .reduce = DType::fp32}; }
+
+TEST(Fsdp1Bytes, ToyWithOriginalParameters) {
+  for (const auto& [n, expected] : std::vector<std::pair<std::int64_t, std::int64_t>>{{2, 6344}, {4, 9516}, {8, 11102}}) {
+    JobOptions options = mixed(n);
+    options.options = {{"use_orig_params", true}};
+    EXPECT_EQ(sent(toy(), "fsdp1", options), expected) << n;
+  }
+}
+
+TEST(Fsdp1Bytes, Llama2_7B) {
+  EXPECT_NEAR(static_cast<double>(sent(preset_named("llama-2-7b"), "fsdp1", {.ranks = 8})) / 1e9, 34.918, 5e-4);
+  EXPECT_NEAR(static_cast<double>(sent(preset_named("llama-2-7b"), "fsdp1", {.ranks = 8, .micro_batches = 4})) / 1e9, 139.672, 5e-4);
+  EXPECT_NEAR(static_cast<double>(sent(preset_named("llama-2-7b"), "fsdp1", {.ranks = 64})) / 1e9, 39.283, 5e-4);
+}
+
+// Root u_r and blocks u_b (padded, no padding needed here): G e_p (u_r + 2 u_b) + R e_r (u_r + u_b), and its variants.
+TEST(Fsdp1Bytes, ShardingStrategies) {
+  const std::int64_t root = 2 * 128 * 64, block = 64 * 64, blocks = 3 * block, n = 8;
+  const auto model = inline_layers(
+      "- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 3, block: true, parameters: {w: [64, 64]}}\n- {name: head, parameters: {weight: [128, 64]}}\n");
+  const auto bytes_sent = [&](const char* strategy, std::vector<std::pair<std::string, Options::Value>> more = {}) {
+    JobOptions options{.ranks = n, .options = std::move(more)};
+    options.options.emplace_back("sharding_strategy", std::string(strategy));
+    return sent(model, "fsdp1", options);
+  };
+  EXPECT_EQ(bytes_sent("FULL_SHARD"), (2 * (root + 2 * blocks) + 2 * (root + blocks)) * 7 / 8);
+  EXPECT_EQ(bytes_sent("SHARD_GRAD_OP"), 4 * (root + blocks) * 7 / 8);
+  EXPECT_EQ(bytes_sent("NO_SHARD"), 2 * 2 * (root + blocks) * 7 / 8);
+  EXPECT_EQ(bytes_sent("HYBRID_SHARD", {{"replicate", std::int64_t{2}}}), (2 * (root + 2 * blocks) + 2 * (root + blocks)) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
+  EXPECT_EQ(bytes_sent("_HYBRID_SHARD_ZERO2", {{"replicate", std::int64_t{2}}}), 4 * (root + blocks) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
+}
+
+TEST(Fsdp1Bytes, NoSyncReducesOnce) {
+  JobOptions options{.ranks = 4, .micro_batches = 3, .options = {{"no_sync", true}}};
+  const std::int64_t blocks = 3 * 64 * 64;
+  EXPECT_EQ(sent(equal_blocks(3), "fsdp1", options), (3 * 2 * 2 * blocks + 2 * blocks) * 3 / 4);
+}
+
+// Eight units and a root: which op each wait of the rate limiter is on.
+TEST(Fsdp1Limiter, WaitsForTheSecondYoungestFree) {
+  const auto model = inline_layers(
+      "- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 8, block: true, parameters: {w: [64, 64]}}\n");
+  const Schedule schedule = valid_schedule(make_job(model, "fsdp1", {.ranks = 4}));
+  std::vector<std::string> waits;
+  for (const Op& op : schedule.ops) {
+    const auto* wait = std::get_if<HostWait>(&op.action);
+    if (!wait) continue;
+    waits.push_back(schedule.units[static_cast<std::size_t>(op.label.unit.index)] + " <- " + to_text(schedule.at(wait->op).label, schedule));
+  }
+  const auto last_op_before_free = [](const char* unit, const char* of) { return std::string(unit) + " <- " + of; };
+  EXPECT_THAT(waits, ElementsAre(last_op_before_free("block.2", "forward(block.0)"), last_op_before_free("block.3", "forward(block.1)"),
+                                 last_op_before_free("block.4", "forward(block.2)"), last_op_before_free("block.5", "forward(block.3)"),
+                                 last_op_before_free("block.6", "forward(block.4)"), last_op_before_free("block.7", "forward(block.5)"),
+                                 last_op_before_free("root", "forward(block.6)"), last_op_before_free("block.5", "forward(block.7)"),
+                                 last_op_before_free("block.4", "SplitBackward::cat(block.7)"), last_op_before_free("block.3", "SplitBackward::cat(block.6)"),
+                                 last_op_before_free("block.2", "SplitBackward::cat(block.5)"), last_op_before_free("block.1", "SplitBackward::cat(block.4)"),
+                                 last_op_before_free("block.0", "SplitBackward::cat(block.3)")));
+}
+
+}  // namespace
+}  // namespace shardsim::testing

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "jobs.hpp"
+#include "sim/engine/memory.hpp"
+
+namespace shardsim::testing {
+namespace {
+
+struct Gathered { std::int64_t elements = 0, calls = 0; };
+
+Gathered gathered(const Schedule& schedule) {
+  Gathered sum;
+  for (const Op& op : schedule.ops) {
+    const auto* c = std::get_if<Communicate>(&op.action);
+    if (!c || c->kind != Collective::all_gather || op.phase == Phase::step) continue;
+    sum.elements += c->payload.value();
+    ++sum.calls;
+  }
+  return sum;
+}
+
+Gathered llama(JobOptions options) { return gathered(valid_schedule(make_job(preset_named("llama-2-7b"), "zero3", options))); }
+
+// Prefetching keeps about the last 1e9 elements of forward alive: 985,661,440 of Llama-2-7B are not gathered again.
+TEST(Zero3Gathers, Llama2_7BRetainsTheEndOfForward) {
+  const Gathered g = llama({.ranks = 8});
+  EXPECT_EQ(g.elements, 12'490'637'312);
+  EXPECT_EQ(g.calls, 395);
+}
+
+TEST(Zero3Gathers, CheckpointingGathersNoBlockTwiceInBackward) {
+  const Gathered g = llama({.ranks = 8, .checkpointing = Checkpointing::full});
+  EXPECT_EQ(g.elements, 12'535'726'080);
+  EXPECT_EQ(g.calls, 315);
+}
+
+TEST(Zero3Gathers, WithoutPrefetchOnlyTheReuseDistanceRetains) {
+  JobOptions options{.ranks = 8};
+  options.options = {{"stage3_prefetch_bucket_size", std::int64_t{0}}};
+  EXPECT_EQ(llama(options).elements, 12'974'030'848);
+}
+
+TEST(Zero3Gathers, FirstMicroBatchRecordsAndGathersEverything) {
+  EXPECT_EQ(llama({.ranks = 8, .warm = false}).elements, 13'476'298'752);
+  EXPECT_EQ(llama({.ranks = 8, .checkpointing = Checkpointing::full, .warm = false}).elements, 19'952'304'128);
+}
+
+TEST(Zero3Bytes, Llama2_7B) {
+  const auto gigabytes = [](std::int64_t n, std::int32_t g) {
+    return static_cast<double>(sent(preset_named("llama-2-7b"), "zero3", {.ranks = n, .micro_batches = g})) / 1e9;
+  };
+  EXPECT_NEAR(gigabytes(8, 1), 33.651, 5e-4);
+  EXPECT_NEAR(gigabytes(8, 4), 134.604, 5e-4);
+  EXPECT_NEAR(gigabytes(64, 1), 37.858, 5e-4);
+}
+
+// (2 + 12 + e_acc) bytes of the padded parameters over n; the bucket and what persists come on top.
+TEST(Zero3Memory, StatesAreSharded) {
+  const std::int64_t n = 4, psi = 3 * 64 * 64;
+  JobOptions options{.ranks = n};
+  options.options = {{"stage3_param_persistence_threshold", std::int64_t{0}}, {"reduce_bucket_size", std::int64_t{10000}}};
+  const Memory memory = fold_memory(valid_schedule(make_job(equal_blocks(3), "zero3", options)), nullptr, 1);
+  EXPECT_EQ(sum(memory.persistent).value(), 16 * psi / n);
+}
+
+TEST(Zero3Hpz, OnlyTheFirstForwardLeavesTheSmallGroup) {
+  JobOptions options{.ranks = 8, .micro_batches = 2};
+  options.options = {{"zero_hpz_partition_size", std::int64_t{2}}, {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  const std::int64_t psi = 4 * 64 * 64;
+  // 2 bytes: one gather over 8 ranks, three over 2; two reduce-scatters over 8.
+  EXPECT_EQ(sent(equal_blocks(4), "zero3", options), 2 * psi * 7 / 8 + 3 * 2 * psi / 2 + 2 * 2 * psi * 7 / 8);
+}
+
+TEST(Mics, GathersInGroupsAndReducesAcrossThem) {
+  JobOptions options{.ranks = 8};
+  options.options = {{"mics_shard_size", std::int64_t{4}}, {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  const std::int64_t psi = 4 * 64 * 64;
+  EXPECT_EQ(sent(equal_blocks(4), "mics", options), 3 * 2 * psi * 3 / 4 + 2 * 2 * (psi / 4) / 2);
+}
+
+}  // namespace
+}  // namespace shardsim::testing
