@@ -6,6 +6,7 @@
 #include <map>
 
 #include "jobs.hpp"
+#include "sim/core/schedule_builder.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/engine/memory.hpp"
 
