@@ -34,18 +34,20 @@ struct Rank {
   RankQueues queues;
   std::size_t first_activity = 0;              ///< of stream 0
   std::vector<std::size_t> meeting_of;         ///< by communicator
-  std::vector<bool> arrived;                   ///< by stream: the head is a collective that waits for, or runs in, its meeting
   std::int32_t collectives = 0;                ///< running
+};
+
+/// A stream of a rank.
+struct Place {
+  std::size_t rank, stream;
 };
 
 /// The queue of one communicator over all programs that have it. One collective at a time.
 struct Meeting {
-  struct Member {
-    std::size_t rank, stream;
-  };
   std::string name;
   std::size_t size = 0;                        ///< programs that take part
-  std::vector<Member> present;
+  std::vector<Place> present;                  ///< for the collective that gathers or runs
+  std::vector<Place> early;                    ///< streams whose head is a later collective
   std::int32_t turn = 0;                       ///< collectives done
   Picoseconds ready = 0, duration = 0;         ///< of the collective that gathers
 };
@@ -56,24 +58,23 @@ class Replay {
       : shares_(programs.size() * resource_count), overlap_speed_(1 / (1 + machine.overlap_slowdown)) {
     ranks_.reserve(programs.size());
     for (const RankProgram& program : programs) add(program);
-    for (Meeting& meeting : meetings_) meeting.present.reserve(meeting.size);
-    std::size_t count = meetings_.size();
-    for (Rank& rank : ranks_) {
-      rank.first_activity = count;
-      count += rank.queues.streams();
+    places_.resize(meetings_.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].first_activity = places_.size();
+      for (std::size_t s = 0; s < ranks_[r].queues.streams(); ++s) places_.push_back({r, s});
     }
-    activities_.resize(count);
-    due_.assign(count, never);
+    activities_.resize(places_.size());
+    due_.assign(places_.size(), never);
   }
 
   std::vector<Timeline> run() && {
     for (std::size_t r = 0; r < ranks_.size(); ++r) advance(r);
     for (;;) {
-      const Picoseconds now = *std::min_element(due_.begin(), due_.end());
-      if (now == never) break;
-      handle_meetings(now);
-      for (std::size_t r = 0; r < ranks_.size(); ++r) handle_streams(r, now);
-      if (std::exchange(mix_changed_, false)) retune(now);
+      if (std::exchange(mix_changed_, false)) retune();
+      now_ = *std::min_element(due_.begin(), due_.end());
+      if (now_ == never) break;
+      for (std::size_t a = 0; a < due_.size(); ++a)
+        if (due_[a] == now_) handle(a);
     }
     check_finished();
     std::vector<Timeline> timelines;
@@ -84,8 +85,7 @@ class Replay {
 
  private:
   void add(const RankProgram& program) {
-    Rank& rank = ranks_.emplace_back(Rank{.queues = RankQueues(program), .meeting_of = {}, .arrived = {}});
-    rank.arrived.resize(rank.queues.streams());
+    Rank& rank = ranks_.emplace_back(Rank{.queues = RankQueues(program), .meeting_of = {}});
     for (const Communicator& communicator : program.schedule->communicators) {
       rank.meeting_of.push_back(meeting_named(communicator.name));
       ++meetings_[rank.meeting_of.back()].size;
@@ -95,44 +95,34 @@ class Replay {
   std::size_t meeting_named(const std::string& name) {
     const auto found = std::find_if(meetings_.begin(), meetings_.end(), [&](const Meeting& m) { return m.name == name; });
     if (found != meetings_.end()) return static_cast<std::size_t>(found - meetings_.begin());
-    meetings_.push_back({.name = name, .present = {}});
+    meetings_.push_back({.name = name, .present = {}, .early = {}});
     return meetings_.size() - 1;
   }
 
   // Queues -------------------------------------------------------------------------------------------------------------------------
 
-  /// Lets the host and the idle streams of a rank go as far as what is done by now allows.
+  /// Lets a rank go as far as what is done by now allows.
   void advance(std::size_t r) {
-    Rank& rank = ranks_[r];
-    for (bool again = true; again;) {
-      again = rank.queues.advance_host();
-      for (std::size_t s = 0; s < rank.queues.streams(); ++s)
-        if (rank.queues.head(s) >= 0 && due_[rank.first_activity + s] == never && !rank.arrived[s]) again |= advance_stream(r, s);
+    RankQueues& queues = ranks_[r].queues;
+    for (std::int32_t woken = queues.next_woken(); woken >= 0; woken = queues.next_woken()) {
+      const auto s = static_cast<std::size_t>(woken);
+      if (!queues.pass_waits(s)) continue;
+      const std::int32_t op = queues.head(s);
+      if (queues.issued(op).collective) arrive({r, s}, op);
+      else schedule(ranks_[r].first_activity + s, queues.ready(s), queues.cost(op).device.picoseconds());
     }
   }
 
-  /// Schedules the head of an idle stream. Returns whether waits were passed on the way, which may free others.
-  bool advance_stream(std::size_t r, std::size_t s) {
-    Rank& rank = ranks_[r];
-    const bool passed = rank.queues.pass_waits(s);
-    const std::int32_t op = rank.queues.head(s);
-    if (op < 0 || rank.queues.issued(op).wait) return passed;
-    if (rank.queues.issued(op).collective) arrive(r, s, op);
-    else schedule(rank.first_activity + s, rank.queues.ready(s), rank.queues.cost(op).device.picoseconds());
-    return passed;
-  }
-
-  void arrive(std::size_t r, std::size_t s, std::int32_t op) {
-    Rank& rank = ranks_[r];
+  void arrive(Place place, std::int32_t op) {
+    const Rank& rank = ranks_[place.rank];
     const Issued& issued = rank.queues.issued(op);
     const std::size_t m = rank.meeting_of[static_cast<std::size_t>(issued.target)];
     Meeting& meeting = meetings_[m];
-    if (issued.turn != meeting.turn) return;  // its communicator is busy with an earlier one
+    if (issued.turn != meeting.turn) return meeting.early.push_back(place);
     if (!meeting.present.empty()) check_match(meeting, rank.queues, op);
-    rank.arrived[s] = true;
-    meeting.ready = std::max(meeting.ready, rank.queues.ready(s));
+    meeting.ready = std::max(meeting.ready, rank.queues.ready(place.stream));
     meeting.duration = std::max(meeting.duration, rank.queues.cost(op).device.picoseconds());
-    meeting.present.push_back({r, s});
+    meeting.present.push_back(place);
     if (meeting.present.size() == meeting.size) schedule(m, meeting.ready, meeting.duration);
   }
 
@@ -149,124 +139,118 @@ class Replay {
 
   // Events -------------------------------------------------------------------------------------------------------------------------
 
+  [[nodiscard]] bool is_meeting(std::size_t a) const { return a < meetings_.size(); }
+
   void schedule(std::size_t a, Picoseconds time, Picoseconds duration) {
-    activities_[a] = {.running = false, .since = time, .remaining = duration};
+    activities_[a] = {.remaining = duration};
     due_[a] = time;
+    if (time <= now_) start(a);
+  }
+
+  void handle(std::size_t a) {
+    if (!activities_[a].running) return start(a);
+    activities_[a].running = false;
+    due_[a] = never;
+    is_meeting(a) ? end_meeting(a) : end_stream(a);
   }
 
   void start(std::size_t a) {
     activities_[a].running = true;
-    due_[a] += activities_[a].remaining;
+    activities_[a].since = now_;
+    due_[a] = now_ + activities_[a].remaining;
+    is_meeting(a) ? start_meeting(a) : start_stream(a);
   }
 
-  void end(std::size_t a) {
-    activities_[a].running = false;
-    due_[a] = never;
+  void start_stream(std::size_t a) {
+    const auto [r, s] = places_[a];
+    Rank& rank = ranks_[r];
+    rank.queues.open_slice(s, now_);
+    const OpCost& cost = rank.queues.cost(rank.queues.head(s));
+    if (uses_shares(cost)) mix_changed_ = true;
+    else if (is_slowed(rank, cost)) set_speed(a, overlap_speed_);
   }
 
-  void handle_meetings(Picoseconds now) {
-    for (std::size_t m = 0; m < meetings_.size(); ++m) {
-      if (due_[m] != now) continue;
-      mix_changed_ = true;
-      if (activities_[m].running) end_meeting(m, now);
-      else start_meeting(m, now);
-    }
+  void end_stream(std::size_t a) {
+    const auto [r, s] = places_[a];
+    RankQueues& queues = ranks_[r].queues;
+    mix_changed_ = mix_changed_ || uses_shares(queues.cost(queues.head(s)));
+    queues.close_slice(s, now_);
+    queues.complete(s, now_);
+    advance(r);
   }
 
-  void start_meeting(std::size_t m, Picoseconds now) {
-    start(m);
+  void start_meeting(std::size_t m) {
+    mix_changed_ = true;
     for (const auto& [r, s] : meetings_[m].present) {
       ++ranks_[r].collectives;
-      ranks_[r].queues.open_slice(s, now);
+      ranks_[r].queues.open_slice(s, now_);
     }
   }
 
-  void end_meeting(std::size_t m, Picoseconds now) {
-    end(m);
+  void end_meeting(std::size_t m) {
+    mix_changed_ = true;
     Meeting& meeting = meetings_[m];
     ++meeting.turn;
-    meeting.ready = now;
+    meeting.ready = now_;
     meeting.duration = 0;
-    leaving_.swap(meeting.present);  // `present` is empty when the ranks advance to their next collective
+    leaving_.swap(meeting.present);  // both are empty when the ranks go on to their next collective
+    early_.swap(meeting.early);
     for (const auto& [r, s] : leaving_) {
       --ranks_[r].collectives;
-      ranks_[r].arrived[s] = false;
-      ranks_[r].queues.close_slice(s, now);
-      ranks_[r].queues.complete(s, now);
+      ranks_[r].queues.close_slice(s, now_);
+      ranks_[r].queues.complete(s, now_);
     }
+    for (const auto& [r, s] : early_) ranks_[r].queues.wake(s);
     for (const auto& [r, s] : leaving_) advance(r);
     leaving_.clear();
-  }
-
-  void handle_streams(std::size_t r, Picoseconds now) {
-    Rank& rank = ranks_[r];
-    bool ended = false;
-    for (std::size_t s = 0; s < rank.queues.streams(); ++s) {
-      const std::size_t a = rank.first_activity + s;
-      if (due_[a] != now) continue;
-      const OpCost& cost = rank.queues.cost(rank.queues.head(s));
-      mix_changed_ = mix_changed_ || uses_shares(cost) || (cost.compute && rank.collectives > 0);
-      if (activities_[a].running) {
-        end(a);
-        rank.queues.close_slice(s, now);
-        rank.queues.complete(s, now);
-        ended = true;
-      } else {
-        start(a);
-        rank.queues.open_slice(s, now);
-      }
-    }
-    if (ended) advance(r);
+    early_.clear();
   }
 
   // Speeds -------------------------------------------------------------------------------------------------------------------------
 
   static bool uses_shares(const OpCost& cost) { return cost.share != decltype(cost.share){}; }
+  static bool is_slowed(const Rank& rank, const OpCost& cost) { return cost.compute && rank.collectives > 0; }
+  [[nodiscard]] const OpCost& running_cost(Place place) const {
+    const RankQueues& queues = ranks_[place.rank].queues;
+    return queues.cost(queues.head(place.stream));
+  }
 
   /// Gives every running activity the speed that the present mix allows.
-  void retune(Picoseconds now) {
+  void retune() {
     share_resources();
-    for (std::size_t m = 0; m < meetings_.size(); ++m)
-      if (activities_[m].running) set_speed(m, now, shares_.speed(activities_[m].flow));
-    for (const Rank& rank : ranks_)
-      for (std::size_t s = 0; s < rank.queues.streams(); ++s) {
-        const std::size_t a = rank.first_activity + s;
-        if (!activities_[a].running) continue;
-        const bool slowed = rank.collectives > 0 && rank.queues.cost(rank.queues.head(s)).compute;
-        set_speed(a, now, shares_.speed(activities_[a].flow) * (slowed ? overlap_speed_ : 1));
-      }
+    for (std::size_t a = 0; a < activities_.size(); ++a) {
+      if (!activities_[a].running) continue;
+      const bool slowed = !is_meeting(a) && is_slowed(ranks_[places_[a].rank], running_cost(places_[a]));
+      set_speed(a, shares_.speed(activities_[a].flow) * (slowed ? overlap_speed_ : 1));
+    }
   }
 
   void share_resources() {
     shares_.clear();
-    for (std::size_t m = 0; m < meetings_.size(); ++m) {
-      if (!activities_[m].running) continue;
-      activities_[m].flow = shares_.add_flow();
-      for (const auto& [r, s] : meetings_[m].present) use_shares(r, s);
+    for (std::size_t a = 0; a < activities_.size(); ++a) {
+      if (!activities_[a].running) continue;
+      activities_[a].flow = shares_.add_flow();
+      if (is_meeting(a))
+        for (const Place& place : meetings_[a].present) use_shares(place);
+      else
+        use_shares(places_[a]);
     }
-    for (std::size_t r = 0; r < ranks_.size(); ++r)
-      for (std::size_t s = 0; s < ranks_[r].queues.streams(); ++s) {
-        Activity& activity = activities_[ranks_[r].first_activity + s];
-        if (!activity.running) continue;
-        activity.flow = shares_.add_flow();
-        use_shares(r, s);
-      }
     shares_.solve();
   }
 
-  void use_shares(std::size_t r, std::size_t s) {
-    const OpCost& cost = ranks_[r].queues.cost(ranks_[r].queues.head(s));
-    for (std::size_t k = 0; k < resource_count; ++k) shares_.use(r * resource_count + k, cost.share[k]);
+  void use_shares(Place place) {
+    const OpCost& cost = running_cost(place);
+    for (std::size_t k = 0; k < resource_count; ++k) shares_.use(place.rank * resource_count + k, cost.share[k]);
   }
 
-  void set_speed(std::size_t a, Picoseconds now, double speed) {
+  void set_speed(std::size_t a, double speed) {
     Activity& activity = activities_[a];
     if (activity.speed == speed) return;
-    const auto progress = static_cast<Picoseconds>(std::llround(static_cast<double>(now - activity.since) * activity.speed));
+    const auto progress = static_cast<Picoseconds>(std::llround(static_cast<double>(now_ - activity.since) * activity.speed));
     activity.remaining -= std::min(activity.remaining, progress);
-    activity.since = now;
+    activity.since = now_;
     activity.speed = speed;
-    due_[a] = now + static_cast<Picoseconds>(std::llround(static_cast<double>(activity.remaining) / speed));
+    due_[a] = now_ + static_cast<Picoseconds>(std::llround(static_cast<double>(activity.remaining) / speed));
   }
 
   void check_finished() const {
@@ -280,9 +264,11 @@ class Replay {
   std::vector<Meeting> meetings_;
   std::vector<Activity> activities_;      // of the meetings, then of every rank's streams
   std::vector<Picoseconds> due_;          // by activity: when it starts or ends; apart from the rest because every event scans it
-  std::vector<Meeting::Member> leaving_;
+  std::vector<Place> places_;             // by activity; nothing for meetings
+  std::vector<Place> leaving_, early_;
   FairShare shares_;
   double overlap_speed_;
+  Picoseconds now_ = 0;
   bool mix_changed_ = false;
 };
 

@@ -15,10 +15,7 @@ constexpr std::int64_t segment_step = std::int64_t{2} << 20;  // cudaMalloc's re
 class MemoryFold {
  public:
   MemoryFold(const Schedule& schedule, const Timeline* timeline, std::int64_t granularity, bool keep_points)
-      : schedule_(schedule), timeline_(timeline), granularity_(granularity), keep_points_(keep_points), pools_(schedule.streams.size()) {
-    if (timeline != nullptr && timeline->host.size() != schedule.ops.size())
-      throw std::logic_error(fmt::format("a timeline of {} host slices for {} ops", timeline->host.size(), schedule.ops.size()));
-  }
+      : schedule_(schedule), timeline_(timeline), granularity_(granularity), keep_points_(keep_points), pools_(schedule.streams.size()) {}
 
   Memory run() && {
     const std::vector<bool> initial = initially_alive(schedule_);
@@ -48,7 +45,14 @@ class MemoryFold {
     change(buffer, buffer.pool, sign);
     if (sign > 0 && total_ > memory_.peak) note_peak(op);
     if (keep_points_ && timeline_ != nullptr && !buffer.host)
-      memory_.timeline.push_back({timeline_->host[static_cast<std::size_t>(op.index)].end, op, held_});
+      memory_.timeline.push_back({host_time(op), op, held_});
+  }
+
+  /// The end of the last host slice up to `op`; ops that cost the host nothing have none. Ops come in order.
+  SimTime host_time(OpId op) {
+    const std::vector<HostSlice>& host = timeline_->host;
+    while (next_slice_ < host.size() && host[next_slice_].op <= op) ++next_slice_;
+    return next_slice_ == 0 ? SimTime{} : host[next_slice_ - 1].end;
   }
 
   void change(const Buffer& buffer, StreamId stream, std::int64_t sign) {
@@ -80,6 +84,7 @@ class MemoryFold {
   const Timeline* timeline_;
   std::int64_t granularity_;
   bool keep_points_;
+  std::size_t next_slice_ = 0;  // of the host: the first beyond the last op asked for
   std::vector<Pool> pools_;  // by stream
   ByCategory held_{};
   Bytes total_, pinned_;

@@ -18,24 +18,36 @@ RankQueues::RankQueues(const RankProgram& program)
   if (costs_.size() != ops_.size()) throw std::logic_error(fmt::format("{} costs for {} ops", costs_.size(), ops_.size()));
   timeline_.host.reserve(ops_.size());
   timeline_.slices.reserve(ops_.size());
+  woken_.reserve(2 * queues_.size());
 }
 
-bool RankQueues::advance_host() {
-  const std::size_t begin = counter_;
+void RankQueues::advance_host() {
   for (; counter_ < schedule_.ops.size(); ++counter_) {
     const Picoseconds from = clock_;
     const auto i = static_cast<std::int32_t>(counter_);
     const Op& op = schedule_.ops[counter_];
     if (!std::visit([&](const auto& action) { return issue(i, op, action); }, op.action)) break;
-    timeline_.host.push_back({OpId{i}, SimTime{from}, SimTime{clock_}});
+    if (clock_ != from) timeline_.host.push_back({OpId{i}, SimTime{from}, SimTime{clock_}});
   }
-  return counter_ != begin;
+}
+
+std::int32_t RankQueues::next_woken() {
+  if (std::exchange(host_may_go_on_, false)) advance_host();
+  if (woken_.empty()) return -1;
+  const std::int32_t stream = woken_.back();
+  woken_.pop_back();
+  return stream;
 }
 
 Issued& RankQueues::enqueue(std::int32_t op, StreamId stream) {
   spend(op);
   Queue& queue = queues_[static_cast<std::size_t>(stream.index)];
-  (queue.head < 0 ? queue.head : at(queue.tail).next) = op;
+  if (queue.head < 0) {
+    queue.head = op;
+    wake(static_cast<std::size_t>(stream.index));
+  } else {
+    at(queue.tail).next = op;
+  }
   queue.tail = op;
   ++issued_;
   at(op).at = clock_;
@@ -105,32 +117,38 @@ bool RankQueues::issue(std::int32_t i, const Op& op, const Update& action) {
 }
 
 void RankQueues::set_done(std::int32_t op, Picoseconds time) {
-  at(op).done = time;
+  Issued& issued = at(op);
+  issued.done = time;
   last_done_ = std::max(last_done_, time);
   ++done_;
-}
-
-Picoseconds RankQueues::ready(std::size_t stream) const {
-  const Queue& queue = queues_[stream];
-  return std::max(queue.free_at, issued(queue.head).at);
+  for (std::int16_t s = std::exchange(issued.waiter, std::int16_t{-1}); s >= 0; s = queues_[static_cast<std::size_t>(s)].next_waiter)
+    wake(static_cast<std::size_t>(s));
+  host_may_go_on_ = true;
 }
 
 bool RankQueues::pass_waits(std::size_t stream) {
-  bool passed = false;
-  for (std::int32_t op = head(stream); op >= 0 && issued(op).wait; op = head(stream)) {
-    const Picoseconds done = issued(issued(op).target).done;
-    if (done == unknown_time) break;
-    complete(stream, std::max(ready(stream), done));
-    passed = true;
+  for (std::int32_t op = head(stream); op >= 0; op = head(stream)) {
+    if (!issued(op).wait) return true;
+    Issued& target = at(issued(op).target);
+    if (target.done == unknown_time) {
+      queues_[stream].next_waiter = std::exchange(target.waiter, static_cast<std::int16_t>(stream));
+      return false;
+    }
+    pop(stream, std::max(ready(stream), target.done));
   }
-  return passed;
+  return false;
 }
 
-void RankQueues::complete(std::size_t stream, Picoseconds time) {
+void RankQueues::pop(std::size_t stream, Picoseconds time) {
   Queue& queue = queues_[stream];
   set_done(queue.head, time);
   queue.free_at = time;
   queue.head = at(queue.head).next;
+}
+
+void RankQueues::complete(std::size_t stream, Picoseconds time) {
+  pop(stream, time);
+  if (head(stream) >= 0) wake(stream);
 }
 
 void RankQueues::open_slice(std::size_t stream, Picoseconds begin) {

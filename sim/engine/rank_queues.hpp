@@ -2,9 +2,10 @@
 // One rank during a replay: its host program, and the queues of what the host has issued and the streams have not finished.
 //
 // The host is followed eagerly: what it issues depends on the device only at HostWait and Synchronize, so that it runs ahead of the
-// device's clock until one of these names an op that is not done.
+// device's clock until one of these names an op that is not done. Whatever may let a stream go on wakes it: nothing is polled.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Issued {
   std::int32_t next = -1;           ///< the op behind it on its stream
   std::int32_t target = -1;         ///< of a wait: the op; of a collective: its communicator
   std::int32_t turn = 0;            ///< of a collective: how many came before it on its communicator
+  std::int16_t waiter = -1;         ///< the first of the streams that wait for it
   bool wait = false;
   bool collective = false;
 };
@@ -31,8 +33,9 @@ class RankQueues {
  public:
   explicit RankQueues(const RankProgram& program);
 
-  /// Issues ops until the program ends or the host must wait for an op that is not done. Returns whether it issued any.
-  bool advance_host();
+  /// Lets the host go as far as what is done allows, and returns a stream that may be able to go on; -1 if there is none.
+  [[nodiscard]] std::int32_t next_woken();
+  void wake(std::size_t stream) { woken_.push_back(static_cast<std::int32_t>(stream)); }
 
   [[nodiscard]] std::size_t streams() const { return queues_.size(); }
   /// The first op of the stream that is not done; -1 if everything issued is.
@@ -40,10 +43,12 @@ class RankQueues {
   [[nodiscard]] const Issued& issued(std::int32_t op) const { return ops_[static_cast<std::size_t>(op)]; }
   [[nodiscard]] const OpCost& cost(std::int32_t op) const { return costs_[static_cast<std::size_t>(op)]; }
   /// When the host and the stream would let the head begin.
-  [[nodiscard]] Picoseconds ready(std::size_t stream) const;
-  /// Passes the waits at the head of a stream whose op is done. Returns whether there were any.
-  bool pass_waits(std::size_t stream);
-  /// The head of the stream is done at `time`.
+  [[nodiscard]] Picoseconds ready(std::size_t stream) const {
+    return std::max(queues_[stream].free_at, issued(queues_[stream].head).at);
+  }
+  /// Passes the waits at the head of a stream. Returns whether something that runs comes next; the stream wakes when that changes.
+  [[nodiscard]] bool pass_waits(std::size_t stream);
+  /// The head of the stream, which ran until `time`, is done.
   void complete(std::size_t stream, Picoseconds time);
 
   void open_slice(std::size_t stream, Picoseconds begin);
@@ -59,12 +64,15 @@ class RankQueues {
   struct Queue {
     std::int32_t head = -1, tail = -1;
     Picoseconds free_at = 0;
-    std::size_t slice = 0;  ///< of the running head
+    std::size_t slice = 0;           ///< of the running head
+    std::int16_t next_waiter = -1;   ///< the next stream that waits for the same op
   };
 
+  void advance_host();
   [[nodiscard]] Issued& at(std::int32_t op) { return ops_[static_cast<std::size_t>(op)]; }
   void spend(std::int32_t op) { clock_ += cost(op).host.picoseconds(); }
   Issued& enqueue(std::int32_t op, StreamId stream);
+  void pop(std::size_t stream, Picoseconds time);
   void set_done(std::int32_t op, Picoseconds time);
   [[nodiscard]] std::string describe(std::int32_t op) const;
 
@@ -84,7 +92,9 @@ class RankQueues {
   std::vector<Issued> ops_;
   std::vector<Queue> queues_;                    // by stream
   std::vector<std::int32_t> issued_on_;          // by communicator: collectives issued so far
+  std::vector<std::int32_t> woken_;              // streams that may be able to go on
   std::size_t counter_ = 0;                      // the next op of the program
+  bool host_may_go_on_ = true;
   Picoseconds clock_ = 0;                        // of the host
   std::size_t issued_ = 0, done_ = 0;            // ops that take a place in time
   Picoseconds last_done_ = 0;

@@ -48,7 +48,8 @@ struct Llama {
             .trainable_parameters = model->trainable(),
             .tokens_per_step_per_rank = model->tokens_per_micro_batch,
             .model_flops_per_step = model->model_flops_per_micro_batch,
-            .flop_convention = model->flop_convention};
+            .flop_convention = model->flop_convention,
+            .textbook_bytes = {}};
   }
 };
 
