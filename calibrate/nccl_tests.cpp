@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "calibrate/nccl_tests_line.hpp"
 #include "calibrate/nccl_tests_text.hpp"
@@ -106,18 +107,20 @@ class Finisher {
   Finisher(std::shared_ptr<const Source> source, const NcclTestsFacts& facts) : source_(std::move(source)), facts_(facts) {}
 
   /// Fills in what is missing; false if the table cannot be used, with a warning that says why.
-  bool finish(NcclTestsTable& table, std::vector<Warning>& warnings) {
+  bool finish(NcclTestsTable& table, NcclTestsLog& log) {
     const int line = table.rows.front().line;
     const auto leave_out = [&](const std::string& why) {
-      warnings.push_back({{source_, line, 1}, "table left out: " + why});
+      log.warn(source_, line, "table left out: " + why);
       return false;
     };
-    if (!find_collective(table)) return leave_out(table.test.empty() ? "the collective is not stated; give --collective" : table.test + " is no collective of data-parallel training");
+    if (!find_collective(table))
+      return leave_out(table.test.empty() ? "the collective is not stated; give --collective"
+                                          : table.test + " is no collective of data-parallel training");
     find_ranks(table);
     if (table.ranks == 0) return leave_out("the number of ranks is not stated; give --ranks");
     if (table.ranks == 1) return leave_out("a run of one rank measures no communication");
     find_nodes(table);
-    check(table, warnings);
+    check(table, log);
     return true;
   }
 
@@ -161,11 +164,11 @@ class Finisher {
                                             : fmt::format("{} nodes, eight ranks on each; --nodes says otherwise", table.nodes));
   }
 
-  void check(NcclTestsTable& table, std::vector<Warning>& warnings) const {
+  void check(NcclTestsTable& table, NcclTestsLog& log) const {
     for (const NcclTestsRow& row : table.rows) {
       const std::string what = inconsistency(table, row);
       if (what.empty()) continue;
-      if (table.consistent) warnings.push_back({{source_, row.line, 1}, "inconsistent row: " + what});
+      if (table.consistent) log.warn(source_, row.line, "inconsistent row: " + what);
       table.consistent = false;
     }
   }
@@ -176,16 +179,9 @@ class Finisher {
 
 /// Tables with a leading column hold one run for each of its values.
 std::vector<NcclTestsTable> split_by_leading_column(NcclTestsTable table) {
+  const std::vector<NcclTestsRow> rows = std::exchange(table.rows, {});
   std::map<std::int64_t, NcclTestsTable> by_value;
-  for (NcclTestsRow& row : table.rows) {
-    auto [found, fresh] = by_value.try_emplace(row.leading);
-    if (fresh) {
-      const auto rows = std::exchange(table.rows, {});
-      found->second = table;
-      table.rows = rows;
-    }
-    found->second.rows.push_back(std::move(row));
-  }
+  for (const NcclTestsRow& row : rows) by_value.try_emplace(row.leading, table).first->second.rows.push_back(row);
   std::vector<NcclTestsTable> tables;
   for (auto& [value, part] : by_value) tables.push_back(std::move(part));
   return tables;
@@ -196,6 +192,13 @@ std::vector<NcclTestsTable> split_by_leading_column(NcclTestsTable table) {
 std::string to_text(const Warning& warning) {
   const std::string name = warning.where.source ? warning.where.source->name : "";
   return warning.where.line > 0 ? fmt::format("{}:{}: {}", name, warning.where.line, warning.message) : fmt::format("{}: {}", name, warning.message);
+}
+
+void NcclTestsLog::warn(const std::shared_ptr<const Source>& source, int line, std::string message) {
+  Warning warning;
+  warning.where = {source, line, 1};
+  warning.message = std::move(message);
+  warnings.push_back(std::move(warning));
 }
 
 bool usable(const NcclTestsTable& table, const NcclTestsRow& row) { return table.ranks > 1 && row.size > Bytes{} && time_of(row).has_value(); }
@@ -221,7 +224,7 @@ Result<NcclTestsLog> read_nccl_tests(const Source& source, const NcclTestsFacts&
   Finisher finisher(shared, facts);
   for (NcclTestsTable& table : raw.tables)
     for (NcclTestsTable& part : split_by_leading_column(std::move(table)))
-      if (finisher.finish(part, log.warnings)) log.tables.push_back(std::move(part));
+      if (finisher.finish(part, log)) log.tables.push_back(std::move(part));
   const bool any = std::ranges::any_of(log.tables, [](const NcclTestsTable& table) {
     return std::ranges::any_of(table.rows, [&](const NcclTestsRow& row) { return usable(table, row); });
   });

@@ -5,6 +5,7 @@
 // Only sizes and times are believed. Bandwidths are recomputed, and a row whose printed bandwidths differ is reported.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,6 +58,8 @@ struct Warning {
 struct NcclTestsLog {
   std::vector<NcclTestsTable> tables;   ///< with at least one row each
   std::vector<Warning> warnings;        ///< cut rows, inconsistent bandwidths, tables left out
+
+  void warn(const std::shared_ptr<const Source>& source, int line, std::string message);
 };
 
 /// What the user says about a log that does not say it itself.

@@ -89,7 +89,7 @@ void read_results(const Source& source, NcclTestsLog& log, NcclTestsTable& table
     const auto node = object.empty() ? Result<Node>(tl::unexpected(Problems{})) : read_json(Source{source.name, std::string(object)});
     const auto row = node ? row_of(*node, line) : std::nullopt;
     if (row) table.rows.push_back(*row);
-    else log.warnings.push_back({{shared, line, 1}, object.empty() ? "the file is cut off in this result" : "result without size, count and type"});
+    else log.warn(shared, line, object.empty() ? "the file is cut off in this result" : "result without size, count and type");
     if (object.empty()) return;
     at += object.size() - 1;
   }

@@ -48,8 +48,7 @@ class Reader {
       return;
     }
     const auto row = row_in(line, columns_);
-    if (const auto* cut = std::get_if<CutRow>(&row))
-      log_.warnings.push_back({{source_, number_of_line, 1}, "row is cut and left out: " + cut->why});
+    if (const auto* cut = std::get_if<CutRow>(&row)) log_.warn(source_, number_of_line, "row is cut and left out: " + cut->why);
     if (const auto* complete = std::get_if<NcclTestsRow>(&row)) {
       table_.rows.push_back(*complete);
       table_.rows.back().line = number_of_line;
