@@ -41,12 +41,36 @@ FlatParamHandles::FlatParamHandles(Program& program, const Fsdp1Config& config)
       taken[static_cast<std::size_t>(p.index)] = true;
       (model.type_of(layers[l]).block ? own : rest).push_back(p);
     }
-    if (!own.empty()) add(layers[l].name, std::move(own), false, static_cast<std::int32_t>(l));
+    if (!own.empty()) of_layer_[l] = add_unit(layers[l].name, own, false);
   }
-  if (!rest.empty()) add("root", std::move(rest), true, -1);
+  if (!rest.empty()) root_ = add_unit("root", rest, true);
 }
 
-void FlatParamHandles::add(const std::string& name, std::vector<ParameterId> parameters, bool root, std::int32_t layer) {
+/// A flat parameter trains as a whole or not at all, unless use_orig_params is on. PEFT's fsdp_auto_wrap_policy therefore wraps adapters
+/// apart; it makes one unit of each matrix, here those of a block make one.
+FlatParamHandle* FlatParamHandles::add_unit(const std::string& name, const std::vector<ParameterId>& parameters, bool root) {
+  std::vector<ParameterId> trained, frozen;
+  for (ParameterId p : parameters) (program_.model().at(p).trainable ? trained : frozen).push_back(p);
+  if (trained.empty() || frozen.empty() || config_.use_orig_params) return add(name, parameters, root);
+  FlatParamHandle* handle = add(name, std::move(frozen), root);
+  handle->apart = add(name + " (trained)", std::move(trained), root);
+  return handle;
+}
+
+/// Elements of this rank's shard that belong to trained parameters.
+Elements FlatParamHandles::trained_in_shard(const FlatParamHandle& handle) const {
+  const FlatLayout flat = flat_layout(program_.model(), handle.parameters, handle.align, config_.shard);
+  const std::int64_t length = flat.elements.value() / config_.shard, begin = length * (program_.job.rank % config_.shard);
+  if (std::all_of(handle.parameters.begin(), handle.parameters.end(), [&](ParameterId p) { return program_.model().at(p).trainable; })) return Elements{length};
+  std::int64_t trained = 0;
+  for (std::size_t i = 0; i < handle.parameters.size(); ++i) {
+    const Parameter& p = program_.model().at(handle.parameters[i]);
+    if (p.trainable) trained += std::max<std::int64_t>(0, std::min(flat.starts[i] + p.elements.value(), begin + length) - std::max(flat.starts[i], begin));
+  }
+  return Elements{trained};
+}
+
+FlatParamHandle* FlatParamHandles::add(const std::string& name, std::vector<ParameterId> parameters, bool root) {
   const Model& model = program_.model();
   auto handle = std::make_unique<FlatParamHandle>();
   handle->name = build_.unit(name);
@@ -70,10 +94,9 @@ void FlatParamHandles::add(const std::string& name, std::vector<ParameterId> par
                                  .elements = handle->padded / config_.shard});
   if (handle->trains)
     optimizer_.add({.label = {"optimizer", handle->name}, .parameters = handle->parameters, .weights = handle->shard, .layout = layout(*handle, true),
-                    .count = handle->padded / config_.shard, .dtype = config_.stored});
-  if (root) root_ = handle.get();
-  else of_layer_[static_cast<std::size_t>(layer)] = handle.get();
+                    .count = trained_in_shard(*handle), .dtype = config_.stored});
   handles_.push_back(std::move(handle));
+  return handles_.back().get();
 }
 
 LayoutId FlatParamHandles::layout(const FlatParamHandle& handle, bool shard) {
@@ -87,8 +110,11 @@ BufferId FlatParamHandles::make(const char* verb, const FlatParamHandle& handle,
 }
 
 FlatParamHandle* FlatParamHandles::after(const FlatParamHandle& handle) {
-  for (std::size_t i = 0; i + 1 < handles_.size(); ++i)
-    if (handles_[i].get() == &handle && handles_[i + 1].get() != root_) return handles_[i + 1].get();
+  bool seen = false;
+  for (FlatParamHandle* other : of_layer_) {
+    if (other != nullptr && seen) return other;
+    seen = seen || other == &handle;
+  }
   return nullptr;
 }
 

@@ -38,6 +38,7 @@ struct FlatParamHandle {
   BufferId flat_gradient;                ///< unsharded; kept across micro-batches under no_sync
   BufferId sharded_gradient;             ///< _saved_grad_shard
   bool prefetched = false;
+  FlatParamHandle* apart = nullptr;      ///< the unit's trained parameters, where PEFT's policy wraps them apart from frozen ones
 };
 
 /// The rate limiter's queue: unsharding first waits, on the host, until all but the two youngest frees are really done.
@@ -76,7 +77,9 @@ class FlatParamHandles {
   void step();
 
  private:
-  void add(const std::string& name, std::vector<ParameterId> parameters, bool root, std::int32_t layer);
+  FlatParamHandle* add_unit(const std::string& name, const std::vector<ParameterId>& parameters, bool root);
+  FlatParamHandle* add(const std::string& name, std::vector<ParameterId> parameters, bool root);
+  [[nodiscard]] Elements trained_in_shard(const FlatParamHandle& handle) const;
   [[nodiscard]] LayoutId layout(const FlatParamHandle& handle, bool shard);
   [[nodiscard]] BufferId make(const char* verb, const FlatParamHandle& handle, Category category, DType dtype, StreamId pool, bool full, Role role = Role::none);
   void accumulate_shard(FlatParamHandle& handle, BufferId reduced);

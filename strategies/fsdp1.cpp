@@ -32,7 +32,8 @@ class Fsdp1 final : public Hooks {
   void post_forward(std::int32_t layer) override {
     FlatParamHandle* handle = handles_.of_layer(layer);
     if (!handle) return;
-    if (config_.reshard_after_forward) handles_.reshard(*handle);
+    if (config_.reshard_after_forward)
+      for (FlatParamHandle* h = handle; h != nullptr; h = h->apart) handles_.reshard(*h);
     post_forward_order_.push_back(handle);
   }
 
@@ -61,13 +62,14 @@ class Fsdp1 final : public Hooks {
 
  private:
   void unshard_and_wait(FlatParamHandle& handle) {
-    if (!handle.prefetched) handles_.unshard(handle);
+    if (!handle.prefetched)
+      for (FlatParamHandle* h = &handle; h != nullptr; h = h->apart) handles_.unshard(*h);
     handle.prefetched = false;
     handles_.wait_for_unshard();
   }
 
   void prefetch(FlatParamHandle& handle) {
-    handles_.unshard(handle);
+    for (FlatParamHandle* h = &handle; h != nullptr; h = h->apart) handles_.unshard(*h);
     handle.prefetched = true;
   }
 
@@ -85,11 +87,14 @@ class Fsdp1 final : public Hooks {
 
   /// AccumulateGrad's post-hook: reshard, then reduce on the post_backward stream unless no_sync.
   void post_backward_hook(FlatParamHandle& handle) {
-    if (!handle.trains) return handles_.reshard(handle);
-    handles_.concatenate_gradients(handle);
-    if (config_.reshard_after_forward || synchronize_) handles_.reshard(handle);
+    for (FlatParamHandle* h = &handle; h != nullptr; h = h->apart) {
+      if (h->trains) handles_.concatenate_gradients(*h);
+      if (!h->trains || config_.reshard_after_forward || synchronize_) handles_.reshard(*h);
+    }
     if (config_.backward_prefetch == Fsdp1Config::Prefetch::post) prefetch_before(handle);
-    if (synchronize_) handles_.reduce_gradient(handle);
+    if (!synchronize_) return;
+    for (FlatParamHandle* h = &handle; h != nullptr; h = h->apart)
+      if (h->trains) handles_.reduce_gradient(*h);
   }
 
   Program& program_;
@@ -107,14 +112,6 @@ void check_fsdp1(const Job& job, Problems& problems) {
     problems.add(options.where("replicate"), "replicate needs sharding_strategy HYBRID_SHARD or _HYBRID_SHARD_ZERO2");
   if (hybrid(options) && !options.given("replicate") && job.world_size % std::min(job.world_size, job.gpus_per_node) != 0)
     problems.add(options.where("sharding_strategy"), "the world is not a whole number of nodes");
-  if (options.boolean("use_orig_params", false)) return;
-  for (const Layer& layer : *job.model->layers) {
-    const auto trains = [&](ParameterId p) { return job.model->at(p).trainable; };
-    const bool any = std::any_of(layer.parameters.begin(), layer.parameters.end(), trains), all = std::all_of(layer.parameters.begin(), layer.parameters.end(), trains);
-    if (!any || all) continue;
-    problems.add(options.where("use_orig_params"), "frozen and trained parameters in one flat parameter (" + layer.name + ") need use_orig_params: true");
-    return;
-  }
 }
 
 std::string differs(const Job& job) {
