@@ -92,6 +92,7 @@ Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) 
   for (std::size_t t = first; t < last; ++t) {
     const OptimizerTarget& target = targets_[t];
     sum += target.count;
+    if (target.parameters.empty()) largest = std::max(largest, target.count);  // one flat tensor
     for (ParameterId p : target.parameters) largest = std::max(largest, std::min(program_.model().at(p).elements, target.count));
   }
   const OptimizerKind kind = program_.training().optimizer.kind;

@@ -12,7 +12,7 @@ namespace shardsim {
 /// much of it. The gradients are named when the step runs.
 struct OptimizerTarget {
   Label label{};
-  std::vector<ParameterId> parameters{};  ///< whose elements (or parts) it holds
+  std::vector<ParameterId> parameters{};  ///< whose elements (or parts) it holds; none: one flat tensor
   BufferId weights{};                     ///< what the update writes: master copy, or the stored parameters
   LayoutId layout{};                      ///< of the states
   Elements count{};                       ///< elements of the weights that are updated; the states have as many

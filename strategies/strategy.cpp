@@ -10,18 +10,13 @@
 namespace shardsim {
 namespace {
 
-/// A strategy whose library schedule is not there yet: asking for it is an error.
-StrategyEntry textbook_only(std::string name, std::string summary) {
-  return {.info = {.name = std::move(name), .summary = std::move(summary), .library = "", .options = {}}};
-}
-
 /// The table: one line a strategy, in the order in which `list strategies` shows them.
 const std::vector<StrategyEntry>& table() {
   static const std::vector<StrategyEntry> entries = [] {
     return std::vector<StrategyEntry>{naive_dp_strategy(),
                                       ddp_strategy(),
-                                      textbook_only("zero1", "Optimizer states sharded (DeepSpeed ZeRO stage 1)"),
-                                      textbook_only("zero2", "Optimizer states and gradients sharded (DeepSpeed ZeRO stage 2)"),
+                                      zero1_strategy(),
+                                      zero2_strategy(),
                                       zero3_strategy(),
                                       mics_strategy(),
                                       fsdp1_strategy(),
