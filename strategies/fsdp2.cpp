@@ -43,6 +43,30 @@ class Fsdp2 final : public Hooks {
     post_forward_order_.push_back(group);
   }
 
+  // Routed experts under expert parallelism are a group of their own around one module, with all-to-alls before and after.
+  void pre_module_forward(std::int32_t layer, std::int32_t module, Pass pass) override {
+    groups_.expert_parallel().before_forward(layer, module);
+    ParamGroup* group = groups_.experts_at(layer, module);
+    if (!group || pass == Pass::recompute) return;
+    groups_.unshard(*group, Phase::forward);
+    groups_.wait_for_unshard(*group, Phase::forward);
+  }
+  void post_module_forward(std::int32_t layer, std::int32_t module, Pass pass) override {
+    groups_.expert_parallel().after_forward(layer, module);
+    ParamGroup* group = groups_.experts_at(layer, module);
+    if (!group || pass == Pass::recompute) return;
+    groups_.reshard_after_forward(*group);
+    post_forward_order_.push_back(group);
+  }
+  void pre_module_backward(std::int32_t layer, std::int32_t module) override {
+    groups_.expert_parallel().before_backward(layer, module);
+    if (ParamGroup* group = groups_.experts_at(layer, module)) pre_backward_group(*group);
+  }
+  void post_module_backward(std::int32_t layer, std::int32_t module) override {
+    groups_.expert_parallel().after_backward(layer, module);
+    if (ParamGroup* group = groups_.experts_at(layer, module)) groups_.post_backward(*group);
+  }
+
   void end_forward() override {
     if (ParamGroup* root = groups_.root()) {
       if (config_.reshard_root) groups_.reshard_after_forward(*root);
@@ -107,6 +131,7 @@ class Fsdp2 final : public Hooks {
 
 void check_fsdp2(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
+  check_expert_parallel(job, job.world_size / std::max<std::int64_t>(1, options.integer("replicate", 1)), problems);
   const std::string reshard = options.word("reshard_after_forward", "true");
   const std::int64_t shard_size = job.world_size / std::max<std::int64_t>(1, options.integer("replicate", 1));
   if (const auto size = reshard_size(reshard); !size)
@@ -142,6 +167,7 @@ StrategyEntry fsdp2_strategy() {
                                {.name = "reshard_after_backward", .kind = OptionKind::boolean, .fallback = "true", .help = "false: parameters stay gathered between micro-batches"},
                                {.name = "unshard_in_backward", .kind = OptionKind::boolean, .fallback = "true", .help = "false: the embedding's own group is not gathered in backward"},
                                {.name = "wrap", .kind = OptionKind::word, .fallback = "blocks", .help = "blocks: the rest is the root; torchtitan: embedding, and norm with head, are groups of their own", .words = {"blocks", "torchtitan"}},
+                               expert_parallel_options()[0], expert_parallel_options()[1],
                                {.name = "reduce_dtype", .kind = OptionKind::word, .fallback = "", .help = "dtype of reductions; default: training.precision.reduce, else the parameters'", .words = {"bf16", "fp16", "fp32"}}}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp2>(program); },
           .check = check_fsdp2,

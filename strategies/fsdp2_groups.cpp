@@ -55,7 +55,7 @@ Fsdp2Config fsdp2_config(const Job& job) {
 }
 
 ParamGroups::ParamGroups(Program& program, const Fsdp2Config& config)
-    : program_(program), build_(program.build), config_(config), optimizer_(program) {
+    : program_(program), build_(program.build), config_(config), experts_(program), optimizer_(program) {
   comm_.all_gather_copy_in = build_.stream("all_gather_copy_in");
   comm_.all_gather = build_.stream("all_gather");
   comm_.reduce_scatter = build_.stream("reduce_scatter");
@@ -65,8 +65,12 @@ ParamGroups::ParamGroups(Program& program, const Fsdp2Config& config)
 }
 
 void ParamGroups::make_communicators() {
-  comm_.shard = build_.communicator("shard", "shard", config_.shard);
-  comm_.reduce = config_.separate_reduce_scatter_group ? build_.communicator("shard (reduce-scatter)", "shard", config_.shard) : comm_.shard;
+  const CommunicatorId shard = build_.communicator("shard", "shard", config_.shard);
+  dense_ = {config_.shard, 1, shard, config_.separate_reduce_scatter_group ? build_.communicator("shard (reduce-scatter)", "shard", config_.shard) : shard};
+  if (experts_.size() > 1) {
+    const CommunicatorId expert = build_.communicator("expert shard", "expert shard", config_.shard / experts_.size(), experts_.size());
+    expert_mesh_ = {config_.shard / experts_.size(), experts_.size(), expert, expert};
+  }
   if (config_.replicate > 1) comm_.replicate = build_.communicator("replicate", "replicate", config_.replicate, config_.shard);
   if (config_.reshard > 1) comm_.reshard = build_.communicator("reshard", "reshard", config_.reshard);
 }
@@ -76,6 +80,7 @@ void ParamGroups::make_groups() {
   const auto& layers = *model.layers;
   entered_.assign(layers.size(), nullptr);
   left_.assign(layers.size(), nullptr);
+  expert_groups_.assign(layers.size(), nullptr);
   group_of_.assign(model.parameters->size(), nullptr);
   std::vector<bool> owned(model.parameters->size(), false);
   const auto take = [&](std::int32_t first, std::int32_t last) {
@@ -91,31 +96,49 @@ void ParamGroups::make_groups() {
   const auto count = static_cast<std::int32_t>(layers.size());
   const auto is_block = [&](std::int32_t l) { return model.type_of(layers[static_cast<std::size_t>(l)]).block; };
   for (std::int32_t l = 0; l < count; ++l)
-    if (is_block(l)) add_group(layers[static_cast<std::size_t>(l)].name, l, l, take(l, l), false);
+    if (is_block(l)) add_block(l, take(l, l));
   if (config_.torchtitan_wrapping && model.tied.empty()) {
     std::int32_t first_block = 0, last_block = count - 1;
     while (first_block < count && !is_block(first_block)) ++first_block;
     while (last_block >= 0 && !is_block(last_block)) --last_block;
-    if (first_block > 0 && first_block < count) add_group("embedding", 0, first_block - 1, take(0, first_block - 1), false);
-    if (last_block >= 0 && last_block + 1 < count) add_group("norm and head", last_block + 1, count - 1, take(last_block + 1, count - 1), false);
+    if (first_block > 0 && first_block < count) add_group("embedding", 0, first_block - 1, take(0, first_block - 1), dense_);
+    if (last_block >= 0 && last_block + 1 < count) add_group("norm and head", last_block + 1, count - 1, take(last_block + 1, count - 1), dense_);
   }
-  if (std::vector<ParameterId> rest = take(0, count - 1); !rest.empty()) add_group("root", 0, count - 1, std::move(rest), true);
-  std::sort(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) { return a->first_layer < b->first_layer; });
+  if (std::vector<ParameterId> rest = take(0, count - 1); !rest.empty()) root_ = add_group("root", 0, count - 1, std::move(rest), dense_);
+  for (const auto& group : groups_) {
+    if (group.get() == root_ || group->mesh.stride > 1) continue;
+    entered_[static_cast<std::size_t>(group->first_layer)] = group.get();
+    left_[static_cast<std::size_t>(group->last_layer)] = group.get();
+  }
+  std::stable_sort(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) { return a->first_layer < b->first_layer; });
   if (root_) module_order_.push_back(root_);
   for (const auto& group : groups_)
     if (group.get() != root_) module_order_.push_back(group.get());
 }
 
-LayoutId ParamGroups::rows_layout(const std::vector<ParameterId>& parameters, bool shard, bool unpadded) {
-  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::rows, .shard = shard, .unpadded = unpadded,
-                        .n = static_cast<std::int32_t>(config_.shard)});
+/// A block is one group; under expert parallelism its routed experts are another, and only the local ones are held at all.
+void ParamGroups::add_block(std::int32_t layer, const std::vector<ParameterId>& parameters) {
+  const std::string& name = (*program_.model().layers)[static_cast<std::size_t>(layer)].name;
+  std::vector<ParameterId> dense, experts;
+  for (ParameterId p : parameters) {
+    if (experts_.size() == 1 || !program_.model().at(p).routed_expert) dense.push_back(p);
+    else if (experts_.local(p)) experts.push_back(p);
+  }
+  expert_groups_[static_cast<std::size_t>(layer)] = add_group(name + ".experts", layer, layer, std::move(experts), expert_mesh_);
+  add_group(name, layer, layer, std::move(dense), dense_);
 }
 
-void ParamGroups::add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters, bool root) {
-  if (parameters.empty()) return;
+LayoutId ParamGroups::rows_layout(const ShardMesh& mesh, const std::vector<ParameterId>& parameters, bool shard, bool unpadded) {
+  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::rows, .shard = shard, .unpadded = unpadded,
+                        .n = static_cast<std::int32_t>(mesh.ranks), .stride = static_cast<std::int32_t>(mesh.stride)});
+}
+
+ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters, const ShardMesh& mesh) {
+  if (parameters.empty()) return nullptr;
   const Model& model = program_.model();
   auto group = std::make_unique<ParamGroup>();
   group->name = build_.unit(name);
+  group->mesh = mesh;
   group->first_layer = first;
   group->last_layer = last;
   group->embedding = name == "embedding";
@@ -126,29 +149,28 @@ void ParamGroups::add_group(const std::string& name, std::int32_t first, std::in
   }
   group->gradients.resize(group->trainable.size());
   group->accumulated.resize(group->trainable.size());
-  group->padded = padded_elements(model, group->parameters, config_.shard);
-  group->padded_trainable = padded_elements(model, group->trainable, config_.shard);
+  group->padded = padded_elements(model, group->parameters, mesh.ranks);
+  group->padded_trainable = padded_elements(model, group->trainable, mesh.ranks);
   group->shard = build_.buffer({.label = {"sharded parameters", group->name},
                                 .category = Category::parameters,
                                 .persistent = true,
                                 .host = offloads(program_.training()),
                                 .dtype = config_.stored,
                                 .pool = default_stream,
-                                .layout = rows_layout(group->parameters, true),
-                                .elements = group->padded / config_.shard});
+                                .layout = rows_layout(mesh, group->parameters, true),
+                                .elements = group->padded / mesh.ranks});
   Elements owned;
-  for (ParameterId p : group->trainable) owned += rows_owned(model.at(p), config_.shard, program_.job.rank % config_.shard);
+  for (ParameterId p : group->trainable) owned += rows_owned(model.at(p), mesh.ranks, mesh.part(program_.job.rank));
   optimizer_.add({.label = {"optimizer", group->name}, .parameters = group->trainable, .weights = group->shard,
-                  .layout = rows_layout(group->trainable, true, true), .count = owned, .dtype = config_.stored});
-  if (root) {
-    root_ = group.get();
-  } else {
-    entered_[static_cast<std::size_t>(first)] = group.get();
-    left_[static_cast<std::size_t>(last)] = group.get();
-  }
+                  .layout = rows_layout(mesh, group->trainable, true, true), .count = owned, .dtype = config_.stored});
   groups_.push_back(std::move(group));
+  return groups_.back().get();
 }
 
+ParamGroup* ParamGroups::experts_at(std::int32_t layer, std::int32_t module) {
+  const LayerType& type = program_.model().type_of((*program_.model().layers)[static_cast<std::size_t>(layer)]);
+  return type.modules[static_cast<std::size_t>(module)].routed_experts ? expert_groups_[static_cast<std::size_t>(layer)] : nullptr;
+}
 ParamGroup* ParamGroups::entered_at(std::int32_t layer) { return entered_[static_cast<std::size_t>(layer)]; }
 ParamGroup* ParamGroups::left_at(std::int32_t layer) { return left_[static_cast<std::size_t>(layer)]; }
 
@@ -174,7 +196,7 @@ void ParamGroups::begin_micro_batch(std::int32_t index) {
 // Forward and backward gathers ---------------------------------------------------------------------------------------------------------
 
 void ParamGroups::unshard(ParamGroup& group, Phase phase) {
-  if (group.unsharded.valid() || group.gather_pending || config_.shard == 1) return;
+  if (group.unsharded.valid() || group.gather_pending || group.mesh.ranks == 1) return;
   if (phase == Phase::backward && group.embedding && !config_.unshard_embedding_in_backward) return;
   group.gather_pending = true;
   group.gathered_over_m = group.resharded.valid();
@@ -184,19 +206,20 @@ void ParamGroups::unshard(ParamGroup& group, Phase phase) {
 /// foreach_all_gather: cast and copy the shard into its slice of the output, then gather in place.
 void ParamGroups::copy_in_and_all_gather(ParamGroup& group) {
   const bool over_m = group.gathered_over_m;
-  const std::int64_t n = over_m ? config_.reshard : config_.shard;
+  const std::int64_t n = over_m ? config_.reshard : group.mesh.ranks;
   const Elements full = over_m ? padded_elements(program_.model(), group.parameters, n) : group.padded;
   BufferId cast;
   if (config_.stored != config_.parameters && !over_m)
-    cast = make("cast shard", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full / n, rows_layout(group.parameters, true));
-  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters), .partition = Layout::Partition::rows, .n = static_cast<std::int32_t>(n)});
+    cast = make("cast shard", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full / n, rows_layout(group.mesh, group.parameters, true));
+  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters), .partition = Layout::Partition::rows, .n = static_cast<std::int32_t>(n),
+                                       .stride = static_cast<std::int32_t>(group.mesh.stride)});
   group.all_gather_output = make("all-gather output", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full, rows);
   build_.copy({"FSDP::all_gather_copy_in", group.name}, comm_.all_gather_copy_in,
               {.source = over_m ? group.resharded : group.shard, .target = group.all_gather_output, .count = full / n,
                .path = offloads(program_.training()) && !over_m ? CopyPath::to_device : CopyPath::device});
   build_.wait_stream(comm_.all_gather, comm_.all_gather_copy_in);
   group.all_gathered = build_.communicate({"FSDP::all_gather", group.name}, comm_.all_gather,
-                                          {.kind = Collective::all_gather, .communicator = over_m ? comm_.reshard : comm_.shard,
+                                          {.kind = Collective::all_gather, .communicator = over_m ? comm_.reshard : group.mesh.gather,
                                            .dtype = config_.parameters, .payload = full, .target = group.all_gather_output});
   if (cast.valid()) build_.free(cast);
 }
@@ -212,17 +235,17 @@ void ParamGroups::drop_all_gather_state() {
 
 void ParamGroups::wait_for_unshard(ParamGroup& group, Phase phase) {
   if (group.unsharded.valid()) return;
-  if (config_.shard > 1 && !group.gather_pending) return;
+  if (group.mesh.ranks > 1 && !group.gather_pending) return;
   if (phase == Phase::forward) drop_all_gather_state();
-  const BufferId source = config_.shard > 1 ? group.all_gather_output : group.shard;
-  if (config_.shard > 1) build_.wait(default_stream, group.all_gathered);
+  const BufferId source = group.mesh.ranks > 1 ? group.all_gather_output : group.shard;
+  if (group.mesh.ranks > 1) build_.wait(default_stream, group.all_gathered);
   const Elements count = total_elements(program_.model(), group.parameters);
   const LayoutId whole = build_.layout({.parameters = build_.parameters(group.parameters)});
   group.unsharded = make("unsharded parameters", group, Category::unsharded_parameters, config_.parameters, default_stream,
-                         config_.shard > 1 ? group.padded : count, whole, Role::parameter);
+                         group.mesh.ranks > 1 ? group.padded : count, whole, Role::parameter);
   last_copy_out_ = build_.copy({"FSDP::all_gather_copy_out", group.name}, default_stream, {.source = source, .target = group.unsharded, .count = count});
   group.gather_pending = false;
-  if (config_.shard == 1) return;
+  if (group.mesh.ranks == 1) return;
   all_gather_state_ = &group;
   if (phase == Phase::backward) drop_all_gather_state();  // freed at once: the next all-gather was issued already
 }
@@ -239,7 +262,7 @@ void ParamGroups::reshard(ParamGroup& group) {
 
 void ParamGroups::reshard_after_forward(ParamGroup& group) {
   if (config_.reshard == 0 || !group.unsharded.valid()) return;
-  if (config_.reshard == 1 || config_.reshard == config_.shard) return reshard(group);
+  if (config_.reshard == 1 || config_.reshard == config_.shard || group.mesh.stride > 1) return reshard(group);
   const Elements part = padded_elements(program_.model(), group.parameters, config_.reshard) / config_.reshard;
   const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters), .partition = Layout::Partition::rows, .shard = true,
                                        .n = static_cast<std::int32_t>(config_.reshard)});
@@ -252,181 +275,5 @@ void ParamGroups::reshard_after_forward(ParamGroup& group) {
 }
 
 void ParamGroups::finish_forward() { drop_all_gather_state(); }
-
-// Gradients ------------------------------------------------------------------------------------------------------------------------------
-
-void ParamGroups::produce_gradient(ParameterId parameter) {
-  ParamGroup& group = *group_of_[static_cast<std::size_t>(parameter.index)];
-  const auto index = static_cast<std::size_t>(std::find(group.trainable.begin(), group.trainable.end(), parameter) - group.trainable.begin());
-  BufferId& gradient = group.gradients[index];
-  if (gradient.valid()) return;  // gradient sync is off and autograd adds to what is there
-  gradient = make("unsharded .grad", group, Category::unsharded_gradients, config_.gradients, default_stream, program_.model().at(parameter).elements,
-                  build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}), Role::gradient);
-}
-
-void ParamGroups::accumulate_unsharded(ParamGroup& group) {
-  for (std::size_t i = 0; i < group.trainable.size(); ++i) {
-    if (!group.accumulated[i].valid() || !group.gradients[i].valid()) continue;
-    build_.copy({"FSDP::accumulate_unsharded_grad", group.name}, default_stream,
-                {.source = group.gradients[i], .target = group.accumulated[i], .count = program_.model().at(group.trainable[i]).elements, .accumulate = true});
-    build_.free(group.gradients[i]);
-    group.gradients[i] = {};
-  }
-}
-
-void ParamGroups::post_backward(ParamGroup& group) {
-  group.post_backward_done = true;
-  accumulate_unsharded(group);
-  const bool last = micro_batch_ + 1 == program_.micro_batches();
-  if (config_.reshard_after_backward || last) reshard(group);
-  const bool any = std::any_of(group.gradients.begin(), group.gradients.end(), [](BufferId b) { return b.valid(); }) ||
-                   std::any_of(group.accumulated.begin(), group.accumulated.end(), [](BufferId b) { return b.valid(); });
-  if (!any) return;
-  if (!config_.sync_every_micro_batch && !last) {
-    if (config_.reduce == config_.gradients) return;
-    for (std::size_t i = 0; i < group.trainable.size(); ++i) {  // to_accumulated_grad_if_needed: unpadded, full size, in reduce dtype
-      if (!group.gradients[i].valid()) continue;
-      const ParameterId p = group.trainable[i];
-      group.accumulated[i] = make("accumulated .grad", group, Category::unsharded_gradients, config_.reduce, default_stream, program_.model().at(p).elements,
-                                  build_.layout({.parameters = build_.parameters(std::span(&p, 1))}));
-      build_.copy({"FSDP::to_accumulated_grad", group.name}, default_stream,
-                  {.source = group.gradients[i], .target = group.accumulated[i], .count = program_.model().at(p).elements});
-      build_.free(group.gradients[i]);
-      group.gradients[i] = {};
-    }
-    return;
-  }
-  reduce(group);
-}
-
-void ParamGroups::drop_oldest_reduce_scatter() {
-  const ReduceScatterState oldest = reduce_scatter_states_.front();
-  reduce_scatter_states_.pop_front();
-  build_.wait(default_stream, oldest.event);
-  build_.free(oldest.input);
-}
-
-/// foreach_reduce: chunk_cat into one padded input, reduce-scatter, all-reduce over replicas, cast, and accumulate into the shard's .grad.
-void ParamGroups::reduce(ParamGroup& group) {
-  while (static_cast<std::int64_t>(reduce_scatter_states_.size()) >= config_.max_input_buffers) drop_oldest_reduce_scatter();
-  if (group.post_reduce.valid()) build_.wait(default_stream, group.post_reduce);
-  if (group.all_reduce_state.valid()) {
-    build_.free(group.all_reduce_state);
-    group.all_reduce_state = {};
-  }
-  const BufferId input = make("reduce-scatter input", group, Category::communication_buffers, config_.reduce, default_stream, group.padded_trainable,
-                              rows_layout(group.trainable, false));
-  std::int32_t kernels = 1;  // chunk_cat is one kernel over all gradients
-  for (std::size_t i = 0; i < group.trainable.size(); ++i) {
-    BufferId& gradient = group.accumulated[i].valid() ? group.accumulated[i] : group.gradients[i];
-    if (!gradient.valid()) continue;
-    build_.copy({"FSDP::chunk_cat", group.name}, default_stream,
-                {.source = gradient, .target = input, .count = program_.model().at(group.trainable[i]).elements, .kernels = std::exchange(kernels, 0)});
-  }
-  for (std::size_t i = 0; i < group.trainable.size(); ++i)
-    for (BufferId* gradient : {&group.accumulated[i], &group.gradients[i]})
-      if (gradient->valid()) {
-        build_.free(*gradient);
-        *gradient = {};
-      }
-  build_.wait_stream(comm_.reduce_scatter, default_stream);
-  const bool becomes_gradient = config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads(program_.training());
-  BufferId output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, config_.reduce,
-                         comm_.reduce_scatter, group.padded_trainable / config_.shard, rows_layout(group.trainable, true));
-  reduce_scatter(group, input, output);
-  reduce_scatter_states_.push_back({input, build_.last(comm_.reduce_scatter)});
-  StreamId post_reduce = comm_.reduce_scatter;
-  if (config_.replicate > 1) {
-    const bool last = micro_batch_ + 1 == program_.micro_batches();
-    if (group.partial_reduce.valid()) {
-      build_.copy({"FSDP::accumulate_partial_reduce", group.name}, comm_.reduce_scatter,
-                  {.source = group.partial_reduce, .target = output, .count = group.padded_trainable / config_.shard, .accumulate = true});
-      build_.free(group.partial_reduce);
-      group.partial_reduce = {};
-    }
-    if (!config_.all_reduce_every_micro_batch && !last) {
-      group.partial_reduce = output;
-      group.post_reduce = build_.last(comm_.reduce_scatter);
-      unwaited_post_reduce_.push_back(group.post_reduce);
-      return;
-    }
-    all_reduce(group, output);
-    post_reduce = comm_.all_reduce;
-  }
-  to_sharded_gradient(group, output, post_reduce);
-  group.post_reduce = build_.last(post_reduce);
-  unwaited_post_reduce_.push_back(group.post_reduce);
-}
-
-void ParamGroups::reduce_scatter(ParamGroup& group, BufferId input, BufferId output) {
-  if (config_.shard == 1) {
-    build_.copy({"FSDP::reduce_scatter", group.name}, comm_.reduce_scatter, {.source = input, .target = output, .count = group.padded_trainable});
-    return;
-  }
-  build_.communicate({"FSDP::reduce_scatter", group.name}, comm_.reduce_scatter,
-                     {.kind = Collective::reduce_scatter, .communicator = comm_.reduce, .dtype = config_.reduce, .reduction = Reduction::average,
-                      .payload = group.padded_trainable, .source = input, .target = output});
-}
-
-void ParamGroups::all_reduce(ParamGroup& group, BufferId& output) {
-  build_.wait_stream(comm_.all_reduce, comm_.reduce_scatter);
-  build_.communicate({"FSDP::all_reduce", group.name}, comm_.all_reduce,
-                     {.kind = Collective::all_reduce, .communicator = comm_.replicate, .dtype = config_.reduce, .reduction = Reduction::average,
-                      .payload = group.padded_trainable / config_.shard, .target = output});
-}
-
-/// The output itself becomes .grad where dtypes agree; else a cast copy does. Later micro-batches add to it.
-void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream) {
-  const Elements count = group.padded_trainable / config_.shard;
-  const bool offload = offloads(program_.training());
-  if (!group.sharded_gradient.valid() && config_.reduce == config_.stored && !offload) {
-    group.sharded_gradient = output;
-    return;
-  }
-  const bool first = !group.sharded_gradient.valid();
-  if (first)
-    group.sharded_gradient = build_.allocate({.label = {"sharded .grad", group.name}, .category = Category::gradients, .host = offload, .dtype = config_.stored,
-                                              .pool = stream, .layout = rows_layout(group.trainable, true), .elements = count});
-  build_.copy({first ? "FSDP::to_orig_dtype" : "FSDP::accumulate_grad", group.name}, stream,
-              {.source = output, .target = group.sharded_gradient, .count = count, .path = offload ? CopyPath::to_host : CopyPath::device, .accumulate = !first});
-  if (config_.replicate > 1 && config_.reduce != config_.stored && !offload) {
-    group.all_reduce_state = output;  // kept until this group's next reduction or the end of backward
-  } else {
-    build_.free(output);
-  }
-}
-
-void ParamGroups::wait_for_post_reduce() {
-  for (OpId event : unwaited_post_reduce_) build_.wait(default_stream, event);
-  unwaited_post_reduce_.clear();
-}
-
-void ParamGroups::finish_backward() {
-  while (!reduce_scatter_states_.empty()) drop_oldest_reduce_scatter();
-  for (const auto& group : groups_) {
-    if (group->all_reduce_state.valid()) build_.free(group->all_reduce_state);
-    group->all_reduce_state = {};
-    group->post_reduce = {};
-  }
-}
-
-void ParamGroups::step() {
-  std::vector<OptimizerStep::Gradients> gradients;
-  std::vector<BufferId> buffers;
-  for (std::size_t i = 0; i < groups_.size(); ++i) gradients.emplace_back();
-  // Targets stand in the order in which groups were added; find each group's by its weights.
-  for (const auto& group : groups_) {
-    if (!group->sharded_gradient.valid()) continue;
-    for (std::size_t t = 0; t < optimizer_.targets().size(); ++t)
-      if (optimizer_.targets()[t].weights == group->shard)
-        gradients[t] = {{group->sharded_gradient}, {optimizer_.targets()[t].count}};
-    buffers.push_back(group->sharded_gradient);
-    group->sharded_gradient = {};
-  }
-  if (offloads(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
-  optimizer_.clip(gradients, comm_.shard, default_stream, config_.stored, false);
-  optimizer_.emit(gradients);
-  for (BufferId b : buffers) build_.free(b);
-}
 
 }  // namespace shardsim

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/expert_parallel.hpp"
 #include "strategies/hooks.hpp"
 #include "strategies/optimizer_step.hpp"
 
@@ -41,12 +42,20 @@ struct Fsdp2Config {
 /// all-gather before it.
 struct CommContext {
   StreamId all_gather_copy_in, all_gather, reduce_scatter, all_reduce;
-  CommunicatorId shard, reduce, replicate, reshard;
+  CommunicatorId replicate, reshard;
+};
+
+/// The ranks that shard a group: all of the shard group, or, for routed experts, those that hold the same experts.
+struct ShardMesh {
+  std::int64_t ranks = 1, stride = 1;
+  CommunicatorId gather, reduce;
+  [[nodiscard]] std::int64_t part(std::int64_t rank) const { return rank / stride % ranks; }
 };
 
 /// One fully_shard call: parameters gathered and reduced together.
 struct ParamGroup {
   UnitId name;
+  ShardMesh mesh;
   std::int32_t first_layer = 0, last_layer = 0;
   bool embedding = false;
   std::vector<ParameterId> parameters, trainable;
@@ -74,10 +83,12 @@ class ParamGroups {
   [[nodiscard]] ParamGroup* root() { return root_; }
   [[nodiscard]] ParamGroup* entered_at(std::int32_t layer);   ///< group whose first layer this is
   [[nodiscard]] ParamGroup* left_at(std::int32_t layer);      ///< group whose last layer this is
+  [[nodiscard]] ParamGroup* experts_at(std::int32_t layer, std::int32_t module);  ///< group of a module of routed experts
   [[nodiscard]] ParamGroup* neighbour(const ParamGroup& group, std::int64_t ahead);  ///< in forward order, without the root
   /// named_modules() pre-order: root first.
   [[nodiscard]] const std::vector<ParamGroup*>& in_module_order() const { return module_order_; }
   [[nodiscard]] bool inputs_need_no_gradient(const ParamGroup& group) const { return group.first_layer == 0; }
+  [[nodiscard]] const ExpertParallel& expert_parallel() const { return experts_; }
 
   void begin_micro_batch(std::int32_t index);
   void unshard(ParamGroup& group, Phase phase);
@@ -95,8 +106,9 @@ class ParamGroups {
 
   void make_communicators();
   void make_groups();
-  void add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters, bool root);
-  [[nodiscard]] LayoutId rows_layout(const std::vector<ParameterId>& parameters, bool shard, bool unpadded = false);
+  ParamGroup* add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters, const ShardMesh& mesh);
+  void add_block(std::int32_t layer, const std::vector<ParameterId>& parameters);
+  [[nodiscard]] LayoutId rows_layout(const ShardMesh& mesh, const std::vector<ParameterId>& parameters, bool shard, bool unpadded = false);
   [[nodiscard]] BufferId make(const char* verb, const ParamGroup& group, Category category, DType dtype, StreamId pool, Elements elements, LayoutId layout,
                               Role role = Role::none);
   void copy_in_and_all_gather(ParamGroup& group);
@@ -104,7 +116,9 @@ class ParamGroups {
   void reshard(ParamGroup& group);
   void accumulate_unsharded(ParamGroup& group);
   void drop_oldest_reduce_scatter();
+  [[nodiscard]] BufferId chunk_cat(ParamGroup& group);
   void reduce(ParamGroup& group);
+  [[nodiscard]] bool keep_partial(ParamGroup& group, BufferId output);
   void reduce_scatter(ParamGroup& group, BufferId input, BufferId output);
   void all_reduce(ParamGroup& group, BufferId& output);
   void to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream);
@@ -113,9 +127,12 @@ class ParamGroups {
   ScheduleBuilder& build_;
   Fsdp2Config config_;
   CommContext comm_;
+  ExpertParallel experts_;
+  ShardMesh dense_, expert_mesh_;
   std::vector<std::unique_ptr<ParamGroup>> groups_;  // forward order; the root stands where it is in module order
   std::vector<ParamGroup*> module_order_;
   std::vector<ParamGroup*> entered_, left_;          // by layer
+  std::vector<ParamGroup*> expert_groups_;           // by layer
   std::vector<ParamGroup*> group_of_;                // by parameter
   ParamGroup* root_ = nullptr;
   ParamGroup* all_gather_state_ = nullptr;           // group whose B is alive until the next wait_for_unshard
