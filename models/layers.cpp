@@ -128,9 +128,9 @@ TensorIndex emit(LayerBuilder& b, const HeadSpec& h) {
 
 namespace {
 
-void mark(LayerBuilder& b, TensorIndex t, bool fused_away) {
+void mark(LayerBuilder& b, TensorIndex t) {
   b.at(t).logits = true;
-  b.at(t).fused_away = fused_away;
+  b.at(t).fused_away = false;
 }
 
 /// No fp32 copy: one kernel reads the logits, keeps them, and writes their gradient in their own dtype.
@@ -144,7 +144,7 @@ void fused_loss(LayerBuilder& b, TensorIndex logits, std::int64_t n) {
 }
 
 /// logits.float(), log_softmax (keeps its result), nll_loss. The caller keeps the 16-bit logits in the model's output until backward is
-/// through. Backward makes a gradient of the log-probabilities, of the fp32 and of the 16-bit logits.
+/// through. `compile: true` compiles the model, not the loss, as torchtitan does; `loss: fused` is for that. Backward makes a gradient of the log-probabilities, of the fp32 and of the 16-bit logits.
 void cross_entropy(LayerBuilder& b, TensorIndex logits, std::int64_t n, std::int64_t held) {
   const DType dtype = b.at(logits).dtype;
   const std::int64_t c = size_of(dtype);
@@ -153,23 +153,23 @@ void cross_entropy(LayerBuilder& b, TensorIndex logits, std::int64_t n, std::int
     b.begin("loss.upcast");
     b.read(logits);
     b.keep(logits);
-    b.forward({1, n * (c + 4)}, {});
-    b.backward_input({1, n * (c + 4)}, {});
+    b.forward({1, n * (c + 4)});
+    b.backward_input({1, n * (c + 4)});
     wide = b.make("logits in fp32", held, DType::fp32);
-    mark(b, wide, true);
+    mark(b, wide);
   }
   b.begin("loss.log_softmax");
   b.read(wide);
   if (wide == logits) b.keep(logits);
-  b.forward({1, 8 * n}, {2, 2 * n * c});
-  b.backward_input({1, 12 * n}, {1, 2 * n * c});
+  b.forward({1, 8 * n});
+  b.backward_input({1, 12 * n});
   const TensorIndex logarithms = b.make("log-probabilities", held, DType::fp32);
-  mark(b, logarithms, true);
+  mark(b, logarithms);
   b.keep(logarithms);
   b.begin("loss.nll_loss");
   b.read(logarithms);
-  b.forward({1, b.tokens() * 4}, {});
-  b.backward_input({2, 4 * n}, {});
+  b.forward({1, b.tokens() * 4});
+  b.backward_input({2, 4 * n});
 }
 
 }  // namespace
