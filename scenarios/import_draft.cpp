@@ -29,6 +29,7 @@ struct OptionText {
 };
 
 OptionText word_text(const OptionSpec& spec, std::string_view value) {
+  if (spec.words.empty()) return {yaml_scalar(value), {}};
   const std::string wanted = lower(value);
   for (const auto& word : spec.words)
     if (lower(word) == wanted || (lower(word) == "none" && wanted == "no_prefetch")) return {word, {}};

@@ -169,6 +169,7 @@ class TorchtitanReader {
 
   void strategy() {
     draft_.strategy("fsdp2");
+    draft_.option("wrap", "torchtitan", "embedding, blocks and head are units of their own");
     if (replicas_ > 1) draft_.option("replicate", std::to_string(replicas_), "data_parallel_replicate_degree");
     const Node* reshard = parallelism_.take_any({"fsdp_reshard_after_forward", "reshard_after_forward"});
     if (reshard != nullptr && reshard->text != "default") draft_.option("reshard_after_forward", reshard->text == "never" || reshard->text == "false" ? "false" : "true", "");

@@ -72,7 +72,9 @@ ModelChoice read_model(const Node& block, const std::string& folder, Problems& p
   const Node* layers = reader.find("layers");
   const int given = (config ? 1 : 0) + (name ? 1 : 0) + (layers ? 1 : 0);
   if (given != 1 && block.kind == Node::Kind::map) problems.add(block.where, "model needs exactly one of the keys hf_config, preset and layers");
-  if (given == 1 && config) {
+  if (given == 1 && config && config->kind == Node::Kind::map) {
+    choice.architecture = value_or_problems(read_hf_config(*config), config->where, problems);  // the keys of a config.json, written in place
+  } else if (given == 1 && config) {
     if (const auto tree = read_named_file(*config, folder, FileFormat::json, problems))
       choice.architecture = value_or_problems(architecture_of(tree), config->where, problems);
   }

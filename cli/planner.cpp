@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/planner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/simulation_job.hpp"
+#include "cli/variant.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr std::int64_t most_sequences = std::int64_t{1} << 16;
+
+bool holds_all_parameters(std::string_view strategy) {
+  constexpr std::array<std::string_view, 7> names{"naive_dp", "ddp", "zero_redundancy", "zero1", "zero2", "megatron", "olmo_ddp"};
+  return std::find(names.begin(), names.end(), strategy) != names.end();
+}
+
+bool holds_all_states(std::string_view strategy) { return strategy == "naive_dp" || strategy == "ddp"; }
+
+/// What one checkpoint writes, once however many replicas there are: sharded tensors by all nodes, whole ones by rank 0.
+CheckpointBytes checkpoint_bytes(const Scenario& base, const Evaluated& e) {
+  const auto persistent = [&](Category c) { return e.result.memory.persistent[static_cast<std::size_t>(c)]; };
+  const auto scenario = scenario_of(base, e.candidate);
+  const std::int64_t replicas = scenario ? std::max<std::int64_t>(scenario->strategy.options.integer("replicate", 1), 1) : 1;
+  const std::int64_t owners = std::max<std::int64_t>(e.gpus() / replicas, 1);
+  CheckpointBytes out;
+  const auto add = [&](Bytes per_rank, bool whole) { (whole ? out.by_one : out.shared_out) += whole ? per_rank : per_rank * owners; };
+  add(persistent(Category::parameters), holds_all_parameters(e.candidate.strategy));
+  add(persistent(Category::optimizer_states), holds_all_states(e.candidate.strategy));
+  return out;
+}
+
+/// Fits on so many whole nodes in the leanest way that the request allows? The global batch is not asked for: one sequence a rank.
+bool fits_somehow(const Scenario& base, const PlanRequest& request, std::int64_t nodes) {
+  PlanRequest lean = request;
+  lean.nodes = {nodes};
+  lean.parts_of_a_node = false;
+  lean.global_batch = nodes * base.cluster.gpus_per_node;
+  lean.micro_batches = {};
+  const SearchModel model{[&](const Candidate& c) { return lower_bound(base, c); }, [&](const Candidate& c) { return simulate_candidate(base, c); },
+                          base.cluster.profile.gpu.capacity};
+  return !search(candidates(base, lean), model).fitting.empty();
+}
+
+/// The list of node counts is coarse: between the last that fails and the first that fits, halve.
+std::int64_t refined_minimum(const Scenario& base, const PlanRequest& request, std::int64_t fitting_gpus) {
+  const std::int64_t whole = base.cluster.gpus_per_node;
+  std::int64_t high = fitting_gpus / whole;
+  if (fitting_gpus % whole != 0 || high <= 1 || !request.parts_of_a_node) return fitting_gpus;
+  std::int64_t low = 0;
+  for (const std::int64_t nodes : request.nodes)
+    if (nodes < high) low = std::max(low, nodes);
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits_somehow(base, request, middle) ? high : low) = middle;
+  }
+  return high * whole;
+}
+
+}  // namespace
+
+Economics economics(const Scenario& base, const PlanRequest& request, const Evaluated& e) {
+  Economics out;
+  out.steps = request.tokens / static_cast<double>(request.global_batch * base.training.sequence_length);
+  out.checkpoint = checkpoint_time(checkpoint_bytes(base, e), e.candidate.nodes, request.checkpoint_bandwidth);
+  const Reliability job{out.checkpoint, request.restart, request.node_mtbf / static_cast<double>(e.candidate.nodes)};
+  out.interval = request.checkpoint_interval.value_or(optimum_interval(job));
+  out.goodput = goodput(job, out.interval);
+  out.wall = e.time() * (out.steps / std::max(out.goodput, 1e-9));
+  out.gpu_hours = out.wall.base() / 3600 * static_cast<double>(e.gpus());
+  if (request.price_per_gpu_hour) out.cost = out.gpu_hours * *request.price_per_gpu_hour;
+  return out;
+}
+
+std::optional<std::int64_t> largest_micro_batch(const Scenario& base) {
+  const auto fits = [&](std::int64_t m) {
+    const auto scenario = vary(base, {fmt::format("training.micro_batch_size={}", m)});
+    return scenario && simulate_scenario(*scenario).memory.fits;
+  };
+  if (!fits(1)) return std::nullopt;
+  std::int64_t low = 1, high = 2;
+  while (high <= most_sequences && fits(high)) low = std::exchange(high, high * 2);
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+Plan make_plan(const Scenario& base) {
+  Plan plan;
+  plan.scenario = base.file;
+  plan.request = value_or_throw(read_plan(base));
+  const SearchModel model{[&](const Candidate& c) { return lower_bound(base, c); }, [&](const Candidate& c) { return simulate_candidate(base, c); },
+                          base.cluster.profile.gpu.capacity};
+  const SearchResult found = search(candidates(base, plan.request), model);
+  plan.evaluated = found.evaluated;
+  plan.pruned = found.pruned;
+  plan.refused = found.refused;
+  const auto entry = [&](const Evaluated& e) { return PlanEntry{e, economics(base, plan.request, e)}; };
+  const Best best = best_of(found.fitting);
+  if (best.time != nullptr) {
+    plan.time = entry(*best.time);
+    plan.cost = entry(*best.cost);
+    plan.gpus = entry(*best.gpus);
+    plan.minimum_gpus = refined_minimum(base, plan.request, best.gpus->gpus());
+  }
+  for (const Evaluated* e : pareto_front(found.fitting)) plan.pareto.push_back(entry(*e));
+  plan.largest_micro_batch = largest_micro_batch(base);
+  plan.answers = answers(base, plan, found);
+  return plan;
+}
+
+}  // namespace shardsim

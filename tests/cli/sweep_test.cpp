@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "cli/progress.hpp"
+#include "cli/sweep_journal.hpp"
+#include "cli/sweep_run.hpp"
+#include "sim/core/problem.hpp"
+
+extern char** environ;
+
+namespace shardsim {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of this test's own.
+class SweepTest : public testing::Test {
+ protected:
+  SweepTest() : folder_(fs::temp_directory_path() / ("shardsim-sweep-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~SweepTest() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const auto path = folder_ / name;
+    std::ofstream(path) << text;
+    return path.string();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] static std::string read(const std::string& file) {
+    std::ifstream in(file);
+    std::ostringstream out;
+    out << in.rdbuf();
+    return out.str();
+  }
+  [[nodiscard]] std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  fs::path folder_;
+};
+
+constexpr const char* base_text =
+    "model:\n  layers:\n    - {linear: {in: 64, out: 64}}\n"
+    "cluster: {profile: clusters/h100-sxm.yaml, nodes: 1, gpus_per_node: 8}\ntraining: {sequence_length: 16}\nstrategy: {name: ddp}\n";
+
+using SweepJournalTest = SweepTest;
+
+TEST_F(SweepJournalTest, AFinishedJournalHasItsRealNameAndNothingElse) {
+  SweepJournal journal(path("out.csv"), 7, 2, "index,a");
+  journal.append("1,x");
+  journal.append("0,y");
+  journal.finish();
+  EXPECT_EQ(read(path("out.csv")), "index,a\n1,x\n0,y\n");
+  EXPECT_EQ(files(), std::vector<std::string>{"out.csv"});
+}
+
+TEST_F(SweepJournalTest, ATornLineIsDoneAgainAndNoRowTwice) {
+  const std::string part = path("out.csv.0000000000000007.part");
+  std::ofstream(part) << "index,a\n2,x\n0,y\n1,to";
+  SweepJournal journal(path("out.csv"), 7, 3, "index,a");
+  EXPECT_EQ(journal.done_count(), 2U);
+  EXPECT_TRUE(journal.done(2));
+  EXPECT_FALSE(journal.done(1));
+  journal.append("1,torn");
+  journal.finish();
+  EXPECT_EQ(read(path("out.csv")), "index,a\n2,x\n0,y\n1,torn\n");
+}
+
+TEST_F(SweepJournalTest, WhatIsNoRowEndsTheGoodPart) {
+  const std::string zeros(16, '\0');
+  for (const std::string& bad : {std::string("junk"), std::string("7,out of range"), std::string("0,again"), zeros}) {
+    const std::string part = path("out.csv.0000000000000007.part");
+    std::ofstream(part) << "index,a\n0,y\n" << bad << "\n1,z\n";
+    SweepJournal journal(path("out.csv"), 7, 3, "index,a");
+    EXPECT_EQ(journal.done_count(), 1U) << bad;
+    EXPECT_EQ(read(part), "index,a\n0,y\n") << bad;
+  }
+}
+
+TEST_F(SweepJournalTest, TwoProcessesDoNotWriteOneJournal) {
+  SweepJournal first(path("out.csv"), 7, 1, "index");
+  EXPECT_THROW(SweepJournal(path("out.csv"), 7, 1, "index"), EnvironmentError);
+  EXPECT_THROW(SweepJournal(path("no/such/folder/out.csv"), 7, 1, "index"), EnvironmentError);
+}
+
+TEST(SweepRows, NumbersStandFirst) {
+  EXPECT_EQ(row_number("17,a,b"), 17);
+  EXPECT_EQ(row_number("{\"index\":3,\"set\":{}}"), 3);
+  EXPECT_EQ(row_number("17"), -1);
+  EXPECT_EQ(row_number(""), -1);
+  EXPECT_EQ(row_number("x,1"), -1);
+}
+
+using SweepPlanTest = SweepTest;
+
+TEST_F(SweepPlanTest, TheLastKeyVariesFastestAndListRowsChangeTogether) {
+  write("base.yaml", base_text);
+  const std::string file = write("sweep.yaml",
+                                 "base: base.yaml\nset: {training.sequence_length: 32}\ngrid:\n  strategy.name: [ddp, fsdp2]\n  training.micro_batch_size: [1, 2, 4]\n"
+                                 "list:\n  - {cluster.nodes: 1, cluster.gpus_per_node: 4}\n  - {cluster.nodes: 2, cluster.gpus_per_node: 8}\n");
+  const auto plan = load_sweep(file, simulate_columns());
+  ASSERT_TRUE(plan.has_value()) << plan.error().text();
+  EXPECT_EQ(plan->size, 12U);
+  EXPECT_EQ(plan->keys(), (std::vector<std::string>{"cluster.nodes", "cluster.gpus_per_node", "strategy.name", "training.micro_batch_size"}));
+  const auto row = plan->values(10);   // 10 = 1 * 6 + 1 * 3 + 1
+  EXPECT_EQ(row[0]->text, "2");
+  EXPECT_EQ(row[1]->text, "8");
+  EXPECT_EQ(row[2]->text, "fsdp2");
+  EXPECT_EQ(row[3]->text, "2");
+  const Node tree = plan->scenario(10);
+  EXPECT_EQ(tree.find("training")->find("sequence_length")->text, "32");
+  EXPECT_EQ(tree.find("training")->find("micro_batch_size")->text, "2");
+  EXPECT_EQ(tree.find("strategy")->find("name")->text, "fsdp2");
+}
+
+TEST_F(SweepPlanTest, MistakesAreToldWhereTheyStand) {
+  write("base.yaml", base_text);
+  const auto problem = [&](const std::string& text) {
+    const auto plan = load_sweep(write("sweep.yaml", text), simulate_columns());
+    return plan ? std::string("accepted") : plan.error().text();
+  };
+  EXPECT_NE(problem("base: base.yaml\n").find("needs a grid or a list"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngird: {a: [1]}\n").find("gird"), std::string::npos);
+  EXPECT_NE(problem("base: nowhere.yaml\ngrid: {a.b: [1]}\n").find("sweep.yaml:1:7"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {training: [{}], training.dropout: [0.1]}\n").find("independently"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\nlist: [{a: 1}, {b: 1}]\n").find("lacks the key 'a'"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {a: 1}\n").find("needs a list"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {a: [1]}\ncolumns: [step.time]\n").find("step.time_s"), std::string::npos);
+}
+
+TEST_F(SweepPlanTest, ABadCornerOfTheGridIsARowWithItsError) {
+  write("base.yaml", base_text);
+  const auto plan = load_sweep(write("sweep.yaml", "base: base.yaml\ngrid: {training.micro_batch_size: [1, -1]}\ncolumns: [world_size]\n"), simulate_columns());
+  ASSERT_TRUE(plan.has_value()) << plan.error().text();
+  EXPECT_EQ(sweep_header(*plan, RowFormat::csv), "index,training.micro_batch_size,error,world_size");
+  EXPECT_EQ(sweep_row(*plan, 0, RowFormat::csv), "0,1,,8");
+  const std::string bad = sweep_row(*plan, 1, RowFormat::csv);
+  EXPECT_TRUE(bad.starts_with("1,-1,")) << bad;
+  EXPECT_TRUE(bad.ends_with(",")) << bad;
+  EXPECT_EQ(sweep_row(*plan, 0, RowFormat::json_lines), R"({"index":0,"set":{"training.micro_batch_size":"1"},"error":null,"result":{"world_size":8}})");
+}
+
+TEST(SweepProgress, TellsSpeedAndWhatIsLeft) {
+  EXPECT_EQ(progress_line("sweep", 1500, 6000, 500, 10), "sweep [#####...............] 1,500/6,000  100/s  ETA 45 s");
+  EXPECT_EQ(progress_line("sweep", 0, 10, 0, 0), "sweep [....................] 0/10");
+}
+
+/// The whole command in a process of its own that can be killed.
+class SweepProcess : public SweepTest {
+ protected:
+  pid_t start(const std::string& sweep, const std::string& output) {
+    const std::string executable = SHARDSIM_EXECUTABLE;
+    std::vector<std::string> words{executable, "sweep", sweep, "-o", output, "--jobs", "2"};
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_t pid = 0;
+    EXPECT_EQ(::posix_spawn(&pid, executable.c_str(), nullptr, nullptr, arguments.data(), environ), 0);
+    return pid;
+  }
+  static int wait(pid_t pid) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  [[nodiscard]] static std::vector<std::string> sorted_lines(const std::string& file) {
+    std::istringstream in(read(file));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  }
+};
+
+TEST_F(SweepProcess, KilledAtRandomMomentsItEndsAsIfItHadNotBeen) {
+  if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
+  write("base.yaml", base_text);
+  std::string grid = "base: base.yaml\ngrid:\n  strategy.name: [ddp, fsdp2, naive_dp]\n  training.sequence_length: [";
+  for (int i = 1; i <= 2000; ++i) grid += (i == 1 ? "" : ", ") + std::to_string(i);
+  const std::string sweep = write("sweep.yaml", grid + "]\n");
+  ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
+
+  std::mt19937 random(20260101);
+  std::uniform_int_distribution<int> milliseconds(1, 400);
+  int killed = 0;
+  for (int attempt = 0; attempt < 20 && !fs::exists(path("killed.csv")); ++attempt) {
+    const pid_t pid = start(sweep, path("killed.csv"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds(random)));
+    ::kill(pid, SIGKILL);
+    killed += wait(pid) == -SIGKILL ? 1 : 0;
+  }
+  EXPECT_GT(killed, 0);
+  if (!fs::exists(path("killed.csv"))) ASSERT_EQ(wait(start(sweep, path("killed.csv"))), 0);
+  EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("killed.csv")));
+  EXPECT_EQ(sorted_lines(path("whole.csv")).size(), 6001U);
+  EXPECT_EQ(files(), (std::vector<std::string>{"base.yaml", "killed.csv", "sweep.yaml", "whole.csv"}));
+}
+
+}  // namespace
+}  // namespace shardsim
