@@ -11,6 +11,7 @@ const Command& program() {
       .subcommands = {
           simulate_command(),
           compare_command(),
+          plan_command(),
           sweep_command(),
           import_command(),
           list_command(),

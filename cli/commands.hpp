@@ -10,6 +10,7 @@ namespace shardsim {
 [[nodiscard]] Command compare_command();
 [[nodiscard]] Command import_command();
 [[nodiscard]] Command list_command();
+[[nodiscard]] Command plan_command();
 [[nodiscard]] Command sweep_command();
 
 /// The whole program: what stands before the subcommand, and the subcommands.

@@ -44,10 +44,10 @@ std::vector<std::string> assignments(const Arguments& arguments) {
 }
 
 ExitCode run(const Arguments& arguments) {
-  const std::optional<Range> range = arguments.given("--scaling") ? std::optional(read_range(arguments.text("--scaling"))) : std::nullopt;
+  const Range range = arguments.given("--scaling") ? read_range(arguments.text("--scaling")) : Range{};
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), assignments(arguments)));
   Plan plan = make_plan(base);
-  if (range) plan.scaling = scaling_study(base, range->least, range->most);
+  if (arguments.given("--scaling")) plan.scaling = scaling_study(base, range.least, range.most);
   const std::string format = arguments.text("--format", "table");
   if (format == "json") write_output("-", plan_json(plan).text() + "\n");
   else if (format == "csv") write_output("-", plan_csv(plan));
