@@ -20,6 +20,31 @@ struct Uses {
   }
 };
 
+/// What happens to the tensors and parameters of a layer around one of its modules: indices, looked up once for each layer type.
+struct ModulePlan {
+  std::vector<std::size_t> made;         ///< tensors it produces
+  std::vector<std::size_t> last_read;    ///< tensors it is the last to read in forward, so the first in backward
+  std::vector<std::size_t> saved;        ///< tensors whose backward life it ends
+  std::vector<std::int32_t> arrival;     ///< its own parameters, in the order their gradients become final
+};
+
+std::vector<ModulePlan> plan_modules(const LayerType& type) {
+  std::vector<ModulePlan> plans(type.modules.size());
+  const auto valid = [&](std::int32_t m) { return m >= 0 && m < static_cast<std::int32_t>(plans.size()); };
+  for (std::size_t t = 0; t < type.tensors.size(); ++t) {
+    const Tensor& tensor = type.tensors[t];
+    if (valid(tensor.producer)) plans[static_cast<std::size_t>(tensor.producer)].made.push_back(t);
+    if (valid(tensor.last_consumer)) plans[static_cast<std::size_t>(tensor.last_consumer)].last_read.push_back(t);
+    if (valid(tensor.saved_by)) plans[static_cast<std::size_t>(tensor.saved_by)].saved.push_back(t);
+  }
+  for (std::size_t m = 0; m < plans.size(); ++m) {
+    const std::vector<std::int32_t>& own = type.modules[m].parameters;
+    for (std::int32_t index : type.arrival)
+      if (std::find(own.begin(), own.end(), index) != own.end()) plans[m].arrival.push_back(index);
+  }
+  return plans;
+}
+
 class TrainingLoop {
  public:
   TrainingLoop(Program& program, Hooks& hooks)
@@ -29,7 +54,10 @@ class TrainingLoop {
     gradients_.resize(layers.size());
     units_.reserve(layers.size());
     for (const Layer& layer : layers) units_.push_back(build_.unit(layer.name));
-    for (const LayerType& type : model_.types) works_.push_back(register_works(type));
+    for (const LayerType& type : model_.types) {
+      works_.push_back(register_works(type));
+      plans_.push_back(plan_modules(type));
+    }
     find_backward_needs();
   }
 
@@ -73,6 +101,9 @@ class TrainingLoop {
 
   [[nodiscard]] const Layer& layer(std::int32_t l) const { return (*model_.layers)[static_cast<std::size_t>(l)]; }
   [[nodiscard]] const LayerType& type(std::int32_t l) const { return model_.type_of(layer(l)); }
+  [[nodiscard]] const ModulePlan& plan_of(std::int32_t l, std::int32_t m) const {
+    return plans_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)];
+  }
   [[nodiscard]] std::int32_t layer_count() const { return static_cast<std::int32_t>(model_.layers->size()); }
   /// The loss stands outside the wrapped module: the last layer, without parameters.
   [[nodiscard]] bool outside(std::int32_t l) const { return l == layer_count() - 1 && layer(l).parameters.empty() && l > 0; }
@@ -178,15 +209,16 @@ class TrainingLoop {
       const Module& module = kind.modules[static_cast<std::size_t>(m)];
       if (pass == Pass::recompute && checkpointing(l) == Checkpointing::selective_ops && module.kept_by_selective) continue;
       hooks_.pre_module_forward(l, m, pass);
-      for (std::size_t t = 0; t < kind.tensors.size(); ++t) {
+      const ModulePlan& plan = plan_of(l, m);
+      for (std::size_t t : plan.made) {
         const Tensor& tensor = kind.tensors[t];
         const bool output = pass == Pass::recompute && tensor.last_consumer == static_cast<std::int32_t>(kind.modules.size());
-        if (tensor.producer == m && !buffers[t].valid() && materialised(tensor) && !(output && tensor.saved_by < 0))
+        if (!buffers[t].valid() && materialised(tensor) && !(output && tensor.saved_by < 0))
           buffers[t] = allocate_tensor(l, tensor, "activation", tensor.dtype);
       }
       run(l, m, "forward", works_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)].forward, pass, module.forward_temporary);
-      for (std::size_t t = 0; t < kind.tensors.size(); ++t)
-        if (kind.tensors[t].last_consumer == m && !kept(l, kind.tensors[t], pass)) release(buffers[t]);
+      for (std::size_t t : plan.last_read)
+        if (!kept(l, kind.tensors[t], pass)) release(buffers[t]);
       hooks_.post_module_forward(l, m, pass);
     }
   }
@@ -244,19 +276,18 @@ class TrainingLoop {
     const Module& module = kind.modules[static_cast<std::size_t>(m)];
     auto& gradients = gradients_[static_cast<std::size_t>(l)];
     hooks_.pre_module_backward(l, m);
-    for (std::size_t t = 0; t < kind.tensors.size(); ++t) {
+    const ModulePlan& plan = plan_of(l, m);
+    for (std::size_t t : plan.last_read) {
       const Tensor& tensor = kind.tensors[t];
       const bool wanted = tensor.has_gradient && materialised(tensor) && (tensor.producer >= 0 || input_needs_gradient_[static_cast<std::size_t>(l)]);
-      if (tensor.last_consumer == m && wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype);
+      if (wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype);
     }
     const bool trains = produce_gradients(l, module);
     run(l, m, "backward", backward_work(l, m, trains), Pass::backward, module.backward_temporary);
     auto& buffers = buffers_[static_cast<std::size_t>(l)];
-    for (std::size_t t = 0; t < kind.tensors.size(); ++t) {
-      if (kind.tensors[t].producer == m) release(gradients[t]);
-      if (kind.tensors[t].saved_by == m) release(buffers[t]);
-    }
-    report_ready(l, module);
+    for (std::size_t t : plan.made) release(gradients[t]);
+    for (std::size_t t : plan.saved) release(buffers[t]);
+    report_ready(l, plan);
     hooks_.post_module_backward(l, m);
   }
 
@@ -282,9 +313,8 @@ class TrainingLoop {
     return trains;
   }
 
-  void report_ready(std::int32_t l, const Module& module) {
-    for (std::int32_t index : type(l).arrival) {
-      if (std::find(module.parameters.begin(), module.parameters.end(), index) == module.parameters.end()) continue;
+  void report_ready(std::int32_t l, const ModulePlan& plan) {
+    for (std::int32_t index : plan.arrival) {
       const ParameterId p = layer(l).parameters[static_cast<std::size_t>(index)];
       if (model_.at(p).trainable && uses_.first[static_cast<std::size_t>(p.index)] == l) hooks_.gradient_ready(p);
     }
@@ -321,6 +351,7 @@ class TrainingLoop {
   std::int32_t micro_batch_ = 0;
   std::vector<UnitId> units_;
   std::vector<std::vector<ModuleWorks>> works_;            // by layer type, module
+  std::vector<std::vector<ModulePlan>> plans_;             // by layer type, module
   std::vector<std::vector<BufferId>> buffers_, gradients_;  // by layer, tensor
   std::vector<bool> input_needs_gradient_, needs_backward_;
   std::vector<bool> produced_;                             // by parameter, in this backward
@@ -337,9 +368,9 @@ std::vector<ParameterId> arrival_order(const Model& model) {
   for (auto l = static_cast<std::int32_t>(layers.size()) - 1; l >= 0; --l) {
     const Layer& layer = layers[static_cast<std::size_t>(l)];
     const LayerType& type = model.type_of(layer);
-    for (auto m = type.modules.rbegin(); m != type.modules.rend(); ++m)
-      for (std::int32_t index : type.arrival) {
-        if (std::find(m->parameters.begin(), m->parameters.end(), index) == m->parameters.end()) continue;
+    const std::vector<ModulePlan> plans = plan_modules(type);
+    for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan)
+      for (std::int32_t index : plan->arrival) {
         const ParameterId p = layer.parameters[static_cast<std::size_t>(index)];
         if (model.at(p).trainable && uses.first[static_cast<std::size_t>(p.index)] == l) order.push_back(p);
       }
