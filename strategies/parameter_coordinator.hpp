@@ -17,7 +17,8 @@ struct Zero3Config {
   std::int64_t sub_group = 1'000'000'000, reduce_bucket = 500'000'000;
   bool overlap_comm = true, reduce_scatter = true;
   std::int64_t hpz = 1;                            ///< ranks of the secondary partition (ZeRO++), 1: none
-  bool quantized_weights = false;
+  bool quantized_weights = false, quantized_gradients = false;
+  std::int64_t gpus_per_node = 8;                  ///< the first hop of quantised gradients stays inside a node
   DType parameters = DType::bf16, accumulation = DType::bf16, communication = DType::bf16, master = DType::fp32;
 };
 

@@ -145,6 +145,8 @@ Zero3Config zero3_config(const Job& job) {
   c.reduce_scatter = options.boolean("reduce_scatter", true);
   c.hpz = options.integer("zero_hpz_partition_size", 1);
   c.quantized_weights = options.boolean("zero_quantized_weights", false);
+  c.quantized_gradients = options.boolean("zero_quantized_gradients", false) && job.world_size > job.gpus_per_node;
+  c.gpus_per_node = job.gpus_per_node;
   c.parameters = precision.parameters;
   c.accumulation = precision.gradients;
   c.communication = precision.reduce.value_or(precision.parameters);
@@ -204,6 +206,7 @@ void check_zero3(const Job& job, Problems& problems) {
 std::string differs(const Job& job) {
   if (!job.training.warm) return "the first micro-batch records the trace: every use is gathered, nothing is retained";
   const Zero3Config config = zero3_config(job);
+  if (config.quantized_weights || config.quantized_gradients) return "ZeRO++ sends quantised weights or gradients";
   if (config.hpz > 1) return "after the first forward gathers stay inside the secondary partition (hpZ)";
   return "parameters still live at the end of forward are not gathered again; persistent ones are gathered once a step";
 }
@@ -213,6 +216,8 @@ std::vector<std::string> without_effect(const Job& job) {
   const Options& options = job.strategy.options;
   for (const char* name : {"allgather_bucket_size", "contiguous_gradients", "round_robin_gradients"})
     if (options.given(name)) warnings.push_back(job.strategy.name + ": " + name + " has no effect at stage 3");
+  if (options.boolean("zero_quantized_gradients", false) && job.world_size <= job.gpus_per_node)
+    warnings.push_back(job.strategy.name + ": zero_quantized_gradients has no effect on one node");
   return warnings;
 }
 
@@ -233,6 +238,7 @@ std::vector<OptionSpec> zero3_options() {
           flag("reduce_scatter", "true", "false: all-reduce the bucket instead"),
           elements("zero_hpz_partition_size", "1", "ZeRO++: ranks of the secondary partition"),
           flag("zero_quantized_weights", "false", "ZeRO++: gather int8 weights and scales"),
+          flag("zero_quantized_gradients", "false", "ZeRO++: reduce int4 gradients in two all-to-all hops"),
           elements("allgather_bucket_size", "500000000", "no effect at stage 3"),
           flag("contiguous_gradients", "true", "no effect at stage 3"),
           flag("round_robin_gradients", "false", "no effect at stage 3")};

@@ -19,6 +19,10 @@ Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
   const bool groups = config_.replicas > 1;
   shard_group_ = build_.communicator(groups ? "shard" : "dp", groups ? "shard" : "dp", config_.shard);
   if (groups) replicate_group_ = build_.communicator("replicate", "replicate", config_.replicas, config_.shard);
+  if (config_.quantized_gradients) {
+    intra_node_ = build_.communicator("intra-node", "intra-node", config_.gpus_per_node);
+    inter_node_ = build_.communicator("inter-node", "inter-node", config_.shard / config_.gpus_per_node, config_.gpus_per_node);
+  }
   gradients_.resize(program.model().parameters->size());
   declare();
 }
@@ -127,7 +131,38 @@ void Zero3Gradients::reduce_and_partition() {
   filled_ = {};
 }
 
+/// all_to_all_quant_reduce takes matrices whose elements divide by twice the world; everything else is reduce-scattered.
+bool Zero3Gradients::quantized(ParameterId parameter) const {
+  const Parameter& p = program_.model().at(parameter);
+  return p.shape.size() > 1 && p.elements.value() % (2 * config_.shard) == 0;
+}
+
+/// Two hops of int4 values (two a byte) with fp32 scales: within the node on the whole tensor, then between nodes on its L-th part.
+/// Source: deepspeed/runtime/comm/coalesced_collectives.py.
+void Zero3Gradients::reduce_quantized(ParameterId parameter) {
+  const Parameter& p = program_.model().at(parameter);
+  const UnitId name = build_.unit(p.name);
+  const std::int64_t local = config_.gpus_per_node, packed = p.elements.value() / 2;
+  const std::int64_t scales = std::max({p.shape[0], p.shape[1], config_.shard});
+  const auto hop = [&](const char* verb, CommunicatorId group, DType dtype, std::int64_t count) {
+    build_.communicate({verb, name}, reduce_stream_, {.kind = Collective::all_to_all, .communicator = group, .dtype = dtype, .payload = Elements{count}});
+  };
+  hop("qgZ::all_to_all intra", intra_node_, DType::int8, packed);
+  hop("qgZ::all_to_all intra scales", intra_node_, DType::fp32, scales);
+  hop("qgZ::all_to_all inter", inter_node_, DType::int8, packed / local);
+  hop("qgZ::all_to_all inter scales", inter_node_, DType::fp32, ceil_div(scales, local));
+}
+
 void Zero3Gradients::reduce(BufferId flat, Elements payload) {
+  if (config_.quantized_gradients) {
+    Elements plain;
+    for (const Pending& p : pending_) {
+      if (quantized(p.parameter)) reduce_quantized(p.parameter);
+      else plain += each_padded(program_.model().at(p.parameter), config_.shard);
+    }
+    payload = plain;
+    if (payload == Elements{}) return;
+  }
   Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce, .communicator = shard_group_,
                      .dtype = config_.communication, .payload = payload};
   (config_.reduce_scatter ? action.source : action.target) = flat;

@@ -30,13 +30,15 @@ class Zero3Gradients {
   void reduce_and_partition();
   [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, bool shard);
   void reduce(BufferId flat, Elements payload);
+  [[nodiscard]] bool quantized(ParameterId parameter) const;
+  void reduce_quantized(ParameterId parameter);
   void step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard);
 
   Program& program_;
   ScheduleBuilder& build_;
   Zero3Config config_;
   StreamId reduce_stream_;
-  CommunicatorId shard_group_, replicate_group_;
+  CommunicatorId shard_group_, replicate_group_, intra_node_, inter_node_;
   BufferId bucket_, partitions_;         ///< ipg buffer; grad_partitions_flat_buffer
   std::vector<std::vector<ParameterId>> sub_groups_;
   std::vector<BufferId> masters_, gradients_;  ///< fp32 partitions by sub-group; .grad by parameter

@@ -75,6 +75,27 @@ TEST(Zero3Hpz, OnlyTheFirstForwardLeavesTheSmallGroup) {
   EXPECT_EQ(sent(equal_blocks(4), "zero3", options), 2 * psi * 7 / 8 + 3 * 2 * psi / 2 + 2 * 2 * psi * 7 / 8);
 }
 
+// qgZ on two nodes of four: int4 within the node, then a quarter of it between nodes, plus scales of 4 bytes (64 a matrix, 16 at the second hop).
+TEST(Zero3Qgz, TwoHopsOfInt4) {
+  JobOptions options{.ranks = 8};
+  options.options = {{"zero_quantized_gradients", true}};
+  OwnedJob owned = make_job(equal_blocks(4), "zero3", options);
+  owned.job.gpus_per_node = 4;
+  const std::int64_t n = 64 * 64;
+  EXPECT_EQ(traffic_of(owned).sent_per_rank[static_cast<std::size_t>(Collective::all_to_all)].value(),
+            4 * ((n / 2 + 64 * 4) * 3 / 4 + (n / 8 + 16 * 4) / 2));
+}
+
+TEST(Zero3Qwz, GathersAboutHalf) {
+  JobOptions options{.ranks = 8};
+  options.options = {{"zero_quantized_weights", true}, {"stage3_param_persistence_threshold", std::int64_t{0}}};
+  const OwnedJob owned = make_job(equal_blocks(2, 512), "zero3", options);
+  const std::int64_t gathered = traffic_of(owned).sent_per_rank[static_cast<std::size_t>(Collective::all_gather)].value();
+  const std::int64_t values = 2 * 512 * 512 * 7 / 8;  // gathered once: all of it stays live
+  EXPECT_GT(gathered, values);
+  EXPECT_LT(gathered, values * 101 / 100);
+}
+
 TEST(Mics, GathersInGroupsAndReducesAcrossThem) {
   JobOptions options{.ranks = 8};
   options.options = {{"mics_shard_size", std::int64_t{4}}, {"stage3_param_persistence_threshold", std::int64_t{0}},
