@@ -120,8 +120,6 @@ TensorIndex emit(LayerBuilder& b, const HeadSpec& h) {
   }
   x = linear(b, std::string(h.name), x, {.in = in, .out = h.outputs, .bias = h.bias, .tied_to = h.tied_to});
   if (h.tanh) return activation(b, "pooler.activation", x, Activation::tanh);
-  if (b.batch().loss.kind == Loss::Kind::chunked && h.over == HeadSpec::Over::tokens)
-    b.at(x).elements = Elements{ceil_div(b.tokens(), b.batch().loss.chunks) * h.outputs};
   b.at(x).logits = true;
   return x;
 }
@@ -144,7 +142,9 @@ void fused_loss(LayerBuilder& b, TensorIndex logits, std::int64_t n) {
 }
 
 /// logits.float(), log_softmax (keeps its result), nll_loss. The caller keeps the 16-bit logits in the model's output until backward is
-/// through. `compile: true` compiles the model, not the loss, as torchtitan does; `loss: fused` is for that. Backward makes a gradient of the log-probabilities, of the fp32 and of the 16-bit logits.
+/// through; `chunked` upcasts chunk by chunk, so that only the 16-bit logits are ever whole (torchtitan's chunked cross-entropy).
+/// `compile: true` compiles the model, not the loss, as torchtitan does; `loss: fused` is for that. Backward makes a gradient of the
+/// log-probabilities, of the fp32 and of the 16-bit logits.
 void cross_entropy(LayerBuilder& b, TensorIndex logits, std::int64_t n, std::int64_t held) {
   const DType dtype = b.at(logits).dtype;
   const std::int64_t c = size_of(dtype);
@@ -179,7 +179,7 @@ TensorIndex emit(LayerBuilder& b, const LossSpec& l) {
   const bool chunked = b.batch().loss.kind == Loss::Kind::chunked && l.over_tokens;
   const std::int64_t chunks = chunked ? b.batch().loss.chunks : 1;
   const std::int64_t n = rows * l.width, held = ceil_div(rows, chunks) * l.width;
-  const TensorIndex input = b.input(l.classes ? "logits" : "features", held, b.batch().compute);
+  const TensorIndex input = b.input(l.classes ? "logits" : "features", n, b.batch().compute);
   b.at(input).logits = l.classes;
   if (!l.classes) {
     b.begin("loss");
