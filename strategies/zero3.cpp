@@ -248,7 +248,7 @@ std::vector<OptionSpec> zero3_options() {
 
 StrategyEntry zero3_strategy() {
   return {.info = {.name = "zero3", .summary = "Parameters, gradients and states partitioned parameter by parameter (DeepSpeed stage 3)",
-                   .library = "DeepSpeed 0.18 (runtime/zero/stage3.py, August 2026)", .options = zero3_options()},
+                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)", .options = zero3_options()},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },
           .check = check_zero3,
           .differs_because = differs,
@@ -259,7 +259,7 @@ StrategyEntry mics_strategy() {
   std::vector<OptionSpec> options = zero3_options();
   options.insert(options.begin(), {.name = "mics_shard_size", .kind = OptionKind::integer, .fallback = "the world", .help = "ranks of a shard group", .words = {}, .minimum = 1});
   return {.info = {.name = "mics", .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
-                   .library = "DeepSpeed 0.18 (runtime/zero/mics.py, August 2026)", .options = std::move(options)},
+                   .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)", .options = std::move(options)},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },
           .check = check_zero3,
           .differs_because = [](const Job&) { return std::string("shard groups are gathered without retained parameters twice; shards are all-reduced over replicas"); },
