@@ -15,9 +15,9 @@ constexpr std::int64_t largest_world = std::int64_t{1} << 24;
 struct ShortKey {
   std::string_view name, section;
 };
-constexpr std::array<ShortKey, 26> short_keys{{{"capacity", "gpu"}, {"memory_bandwidth", "gpu"}, {"multiprocessors", "gpu"}, {"peak", "gpu"},
+constexpr std::array<ShortKey, 27> short_keys{{{"capacity", "gpu"}, {"memory_bandwidth", "gpu"}, {"multiprocessors", "gpu"}, {"peak", "gpu"},
                                                {"gemm", "gpu"}, {"attention_efficiency", "gpu"}, {"attention_backward_efficiency", "gpu"},
-                                               {"elementwise_efficiency", "gpu"}, {"kernel_launch", "gpu"}, {"collective_launch", "gpu"},
+                                               {"elementwise_efficiency", "gpu"}, {"sustained_efficiency", "gpu"}, {"kernel_launch", "gpu"}, {"collective_launch", "gpu"},
                                                {"device_kernel_gap", "gpu"}, {"overlap_slowdown", "gpu"}, {"host_link", "gpu"},
                                                {"ring_bandwidth", "node"}, {"intra_latency", "node"}, {"host_memory", "node"},
                                                {"host_memory_bandwidth", "node"}, {"nic_bandwidth", "network"}, {"efficiency", "network"},

@@ -124,6 +124,7 @@ void read_gpu(const Node& node, Gpu& gpu, Problems& problems, Completeness compl
   section.share("attention_efficiency", gpu.attention_efficiency);
   section.share("attention_backward_efficiency", gpu.attention_backward_efficiency);
   section.share("elementwise_efficiency", gpu.elementwise_efficiency);
+  section.share("sustained_efficiency", gpu.sustained_efficiency);
   section.at_least_zero("kernel_launch", gpu.kernel_launch);
   section.at_least_zero("collective_launch", gpu.collective_launch);
   section.at_least_zero("device_kernel_gap", gpu.device_kernel_gap);

@@ -37,6 +37,7 @@ struct Gpu {
   double attention_efficiency = 0.5;        ///< share of the peak that flash attention reaches, forward, on the FLOPs it really does
   double attention_backward_efficiency = 0.4;
   double elementwise_efficiency = 0.85;     ///< share of HBM that memory-bound kernels reach
+  double sustained_efficiency = 1.0;        ///< share of microbenchmarked speed that a training run keeps (power, clocks, framework gaps)
   Seconds kernel_launch = microseconds(4.5);      ///< host time to issue one kernel, the framework's share included
   Seconds collective_launch = microseconds(15);   ///< host time to issue one collective
   Seconds device_kernel_gap = microseconds(1);    ///< device time lost between two kernels

@@ -116,6 +116,7 @@ void write_gpu(std::string& out, const Gpu& gpu) {
   w.number("attention_efficiency", gpu.attention_efficiency);
   w.number("attention_backward_efficiency", gpu.attention_backward_efficiency);
   w.number("elementwise_efficiency", gpu.elementwise_efficiency);
+  w.number("sustained_efficiency", gpu.sustained_efficiency);
   w.amount("kernel_launch", gpu.kernel_launch);
   w.amount("collective_launch", gpu.collective_launch);
   w.amount("device_kernel_gap", gpu.device_kernel_gap);

@@ -26,7 +26,7 @@ class Coster {
     OpCost cost;
     if (!id.valid()) return cost;
     auto& cached = works_[static_cast<std::size_t>(id.index)];
-    if (!cached) cached = SimTime::from(model_.work(schedule_.at(id)));
+    if (!cached) cached = SimTime::from(model_.work(schedule_.at(id)) / gpu().sustained_efficiency);
     cost.device = *cached;
     cost.host = launches(schedule_.at(id).kernels);
     cost.compute = true;
