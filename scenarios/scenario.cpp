@@ -9,8 +9,8 @@
 namespace shardsim {
 namespace {
 
-/// Ops of a schedule grow with this product; beyond it a simulation would not end while somebody waits.
-constexpr std::int64_t most_layer_passes = std::int64_t{1} << 17;
+/// Ops of a schedule grow with this product: beyond it a simulation takes minutes and more than 4 GB.
+constexpr std::int64_t most_layer_passes = std::int64_t{1} << 16;
 
 /// Dtypes in which the GPU computes are those that its profile has a peak for.
 void check_compute(const Scenario& scenario, const Where& where, Problems& problems) {
