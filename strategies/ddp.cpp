@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.nn.parallel.DistributedDataParallel: gradients grouped into buckets in arrival order, each all-reduced on the process group's
 // stream as soon as it and all buckets before it are complete. Source: torch/csrc/distributed/c10d/reducer.cpp.
+#include "strategies/ddp.hpp"
+
 #include <algorithm>
 
 #include "strategies/bucketing.hpp"
-#include "strategies/replicated.hpp"
-#include "strategies/strategy_table.hpp"
 
 namespace shardsim {
 namespace {
@@ -35,8 +35,8 @@ std::vector<std::int64_t> bucket_limits(const Options& options) {
 
 class Ddp final : public Hooks {
  public:
-  explicit Ddp(Program& program)
-      : program_(program), build_(program.build), replicated_(program),
+  Ddp(Program& program, LocalUpdate update)
+      : program_(program), build_(program.build), replicated_(program, std::move(update)),
         view_(program.options().boolean("gradient_as_bucket_view", false)),
         no_sync_(program.options().boolean("no_sync", true)),
         find_unused_(program.options().boolean("find_unused_parameters", false)),
@@ -81,12 +81,16 @@ class Ddp final : public Hooks {
 
   void step() override {
     if (!view_) return replicated_.step();
-    OptimizerStep::Gradients gradients;
+    OptimizerStep::Gradients all, own;
     for (const Bucket& b : buckets_) {
-      gradients.buffers.push_back(b.buffer);
-      gradients.counts.push_back(b.elements);
+      Elements updated;
+      for (ParameterId p : b.parameters) updated += replicated_.updates(p) ? program_.model().at(p).elements : Elements{};
+      all.buffers.push_back(b.buffer);
+      all.counts.push_back(b.elements);
+      own.buffers.push_back(b.buffer);
+      own.counts.push_back(updated);
     }
-    replicated_.step(gradients);
+    replicated_.step(all, own);
     std::fill(in_bucket_.begin(), in_bucket_.end(), false);
   }
 
@@ -189,31 +193,37 @@ std::string differs(const Job& job) {
   return {};
 }
 
-std::vector<std::string> without_effect(const Job& job) {
+}  // namespace
+
+std::unique_ptr<Hooks> make_ddp(Program& program, LocalUpdate update) { return std::make_unique<Ddp>(program, std::move(update)); }
+
+std::vector<OptionSpec> ddp_options() {
+  return {{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "25", .help = "MiB after which a bucket closes", .minimum = 1e-6},
+          {.name = "first_bucket_mb", .kind = OptionKind::number, .fallback = "1", .help = "cap of the first bucket; 1 only if bucket_cap_mb is not set", .minimum = 1e-6},
+          {.name = "gradient_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = ".grad is a view of its bucket"},
+          {.name = "find_unused_parameters", .kind = OptionKind::boolean, .fallback = "false", .help = "walk the graph each step; all-reduce a map of unused parameters"},
+          {.name = "static_graph", .kind = OptionKind::boolean, .fallback = "false", .help = "the graph never changes: first iteration delays every all-reduce"},
+          {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"}};
+}
+
+std::vector<std::string> ddp_without_effect(const Job& job) {
   std::vector<std::string> warnings;
   const Options& options = job.strategy.options;
   if (job.training.gradient_accumulation_steps == 1 && options.given("no_sync"))
-    warnings.push_back("ddp: no_sync has no effect with one micro-batch a step");
+    warnings.push_back(job.strategy.name + ": no_sync has no effect with one micro-batch a step");
   if (options.boolean("find_unused_parameters", false) && options.boolean("static_graph", false))
-    warnings.push_back("ddp: find_unused_parameters has no effect on the buckets with static_graph");
+    warnings.push_back(job.strategy.name + ": find_unused_parameters has no effect on the buckets with static_graph");
   return warnings;
 }
-
-}  // namespace
 
 StrategyEntry ddp_strategy() {
   return {.info = {.name = "ddp",
                    .summary = "Full replica on every rank; gradient buckets all-reduced while backward runs",
                    .library = "PyTorch 2.13 (torch.nn.parallel.DistributedDataParallel)",
-                   .options = {{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "25", .help = "MiB after which a bucket closes", .minimum = 1e-6},
-                               {.name = "first_bucket_mb", .kind = OptionKind::number, .fallback = "1", .help = "cap of the first bucket; 1 only if bucket_cap_mb is not set", .minimum = 1e-6},
-                               {.name = "gradient_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = ".grad is a view of its bucket"},
-                               {.name = "find_unused_parameters", .kind = OptionKind::boolean, .fallback = "false", .help = "walk the graph each step; all-reduce a map of unused parameters"},
-                               {.name = "static_graph", .kind = OptionKind::boolean, .fallback = "false", .help = "the graph never changes: first iteration delays every all-reduce"},
-                               {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"}}},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Ddp>(program); },
+                   .options = ddp_options()},
+          .make = [](Program& program) { return make_ddp(program); },
           .differs_because = differs,
-          .warnings = without_effect};
+          .warnings = ddp_without_effect};
 }
 
 }  // namespace shardsim

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategies/replicated.hpp"
 
+#include <utility>
+
 namespace shardsim {
 
-Replicated::Replicated(Program& program) : program_(program), trainable_(parameters_where(program.model(), true)), optimizer_(program) {
+Replicated::Replicated(Program& program, LocalUpdate local)
+    : program_(program), local_(std::move(local)), trainable_(parameters_where(program.model(), true)), updated_(program.model().parameters->size()),
+      gradients_(program.model().parameters->size()), optimizer_(program) {
   const Precision& precision = program.training().precision;
+  if (!local_.synchronize) local_ = {.storage = trainable_, .updated = trainable_};
+  for (ParameterId p : local_.updated) updated_[static_cast<std::size_t>(p.index)] = true;
   const std::vector<ParameterId> frozen = parameters_where(program.model(), false);
-  parameters_ = declare("parameters", Category::parameters, Role::parameter, precision.parameters, trainable_);
+  parameters_ = declare("parameters", Category::parameters, Role::parameter, precision.parameters, local_.storage);
   if (!frozen.empty()) frozen_ = declare("frozen parameters", Category::parameters, Role::parameter, precision.parameters, frozen);
-  if (precision.master) master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, trainable_);
-  gradients_.resize(program.model().parameters->size());
+  if (precision.master) master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
 }
 
 BufferId Replicated::declare(const char* verb, Category category, Role role, DType dtype, const std::vector<ParameterId>& ids) {
@@ -26,10 +31,13 @@ BufferId Replicated::declare(const char* verb, Category category, Role role, DTy
 }
 
 void Replicated::add_optimizer() {
+  ScheduleBuilder& build = program_.build;
   const BufferId weights = master_.valid() ? master_ : parameters_;
-  const Buffer& buffer = program_.build.schedule().at(weights);
-  optimizer_.add({.label = {"optimizer", {}}, .parameters = trainable_, .weights = weights, .layout = buffer.layout,
-                  .count = buffer.elements, .dtype = buffer.dtype});
+  const Buffer& buffer = build.schedule().at(weights);
+  const DType dtype = buffer.dtype;
+  const LayoutId layout = master_.valid() || !local_.synchronize ? buffer.layout : build.layout({.parameters = build.parameters(local_.updated)});
+  optimizer_.add({.label = {"optimizer", {}}, .parameters = local_.updated, .weights = weights, .layout = layout,
+                  .count = total_elements(program_.model(), local_.updated), .dtype = dtype});
 }
 
 BufferId Replicated::gradient(ParameterId parameter) {
@@ -55,25 +63,27 @@ void Replicated::free_gradient(ParameterId parameter) {
 }
 
 void Replicated::step() {
-  OptimizerStep::Gradients all;
+  OptimizerStep::Gradients all, own;
   for (ParameterId p : trainable_) {
     if (!has_gradient(p)) continue;  // no gradient reached it: the optimizer skips it, as torch does for .grad None
-    all.buffers.push_back(gradients_[static_cast<std::size_t>(p.index)]);
-    all.counts.push_back(program_.model().at(p).elements);
+    for (OptimizerStep::Gradients* list : {&all, &own}) {
+      if (list == &own && !updates(p)) continue;
+      list->buffers.push_back(gradients_[static_cast<std::size_t>(p.index)]);
+      list->counts.push_back(program_.model().at(p).elements);
+    }
   }
-  update(all);
+  step(all, own);
   zero_grad(program_, all.buffers);
   for (ParameterId p : trainable_) gradients_[static_cast<std::size_t>(p.index)] = {};
 }
 
-void Replicated::step(const OptimizerStep::Gradients& gradients) { update(gradients); }
-
-void Replicated::update(const OptimizerStep::Gradients& gradients) {
-  optimizer_.clip({gradients}, {}, {}, gradient_dtype(), false);
-  optimizer_.emit({gradients});
+void Replicated::step(const OptimizerStep::Gradients& all, const OptimizerStep::Gradients& own) {
+  optimizer_.clip({all}, {}, {}, gradient_dtype(), false);
+  optimizer_.emit({own});
   if (master_.valid())
     program_.build.copy({"master to parameters", {}}, ScheduleBuilder::compute_stream(),
-                        {.source = master_, .target = parameters_, .count = program_.build.schedule().at(parameters_).elements});
+                        {.source = master_, .target = parameters_, .count = program_.build.schedule().at(master_).elements});
+  if (local_.synchronize) local_.synchronize(parameters_);
 }
 
 }  // namespace shardsim

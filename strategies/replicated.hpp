@@ -2,6 +2,7 @@
 // Parameters, gradients and optimizer of the strategies that keep a full copy of everything on every rank: naive DP, DDP and their kin.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "strategies/hooks.hpp"
@@ -10,12 +11,19 @@
 
 namespace shardsim {
 
+/// Which part of the optimizer's work a rank does itself (ZeroRedundancyOptimizer); by default all of it.
+struct LocalUpdate {
+  std::vector<ParameterId> storage{};                      ///< order of the trainable parameters in memory; none: registration order
+  std::vector<ParameterId> updated{};                      ///< parameters whose states this rank holds
+  std::function<void(BufferId parameters)> synchronize{};  ///< after the local step; none: this rank updates all
+};
+
 class Replicated {
  public:
   /// Declares the stored parameters (frozen ones apart) and, where the precision asks for one, the optimizer's master copy.
-  explicit Replicated(Program& program);
+  explicit Replicated(Program& program, LocalUpdate local = {});
 
-  /// Declares the optimizer's states over all trainable parameters.
+  /// Declares the optimizer's states over the parameters that this rank updates.
   void add_optimizer();
 
   /// The `.grad` of a parameter: allocated when autograd first writes it, kept until zero_grad.
@@ -26,8 +34,9 @@ class Replicated {
 
   /// Optimizer step on the gradients held here, update of the stored copy, zero_grad.
   void step();
-  /// The same on gradients that live in other buffers (buckets).
-  void step(const OptimizerStep::Gradients& gradients);
+  /// The same on gradients that live in other buffers (buckets): all of them are clipped, `own` are those that this rank updates with.
+  void step(const OptimizerStep::Gradients& all, const OptimizerStep::Gradients& own);
+  [[nodiscard]] bool updates(ParameterId parameter) const { return updated_[static_cast<std::size_t>(parameter.index)]; }
 
   [[nodiscard]] const std::vector<ParameterId>& trainable() const { return trainable_; }
   [[nodiscard]] BufferId parameters() const { return parameters_; }
@@ -36,10 +45,11 @@ class Replicated {
 
  private:
   [[nodiscard]] BufferId declare(const char* verb, Category category, Role role, DType dtype, const std::vector<ParameterId>& ids);
-  void update(const OptimizerStep::Gradients& gradients);
 
   Program& program_;
+  LocalUpdate local_;
   std::vector<ParameterId> trainable_;
+  std::vector<bool> updated_;        // by parameter
   BufferId parameters_, frozen_, master_;
   std::vector<BufferId> gradients_;  // by parameter
   OptimizerStep optimizer_;

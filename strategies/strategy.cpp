@@ -15,6 +15,7 @@ const std::vector<StrategyEntry>& table() {
   static const std::vector<StrategyEntry> entries = [] {
     return std::vector<StrategyEntry>{naive_dp_strategy(),
                                       ddp_strategy(),
+                                      zero_redundancy_strategy(),
                                       zero1_strategy(),
                                       zero2_strategy(),
                                       zero3_strategy(),

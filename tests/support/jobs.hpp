@@ -22,14 +22,15 @@ inline std::shared_ptr<const Architecture> inline_layers(const std::string& text
   return *architecture;
 }
 
-/// Embedding, two blocks of four parameters, a norm and a head: 1,980 elements.
-inline std::shared_ptr<const Architecture> toy() {
-  return inline_layers(R"(
-- {name: embed, parameters: {weight: [101, 8]}}
-- {name: block, repeat: 2, block: true, parameters: {w1: [10, 8], b1: [10], w2: [8, 10], b2: [8]}}
-- {name: norm, parameters: {weight: [8]}}
-- {name: head, parameters: {weight: [101, 8]}}
-)");
+struct ToySizes { std::int64_t vocabulary = 101, width = 8, hidden = 10, blocks = 2; };
+
+/// Embedding, blocks of four parameters, a norm and a head: 1,980 elements with the default sizes.
+inline std::shared_ptr<const Architecture> toy(const ToySizes& sizes = {}) {
+  const std::string v = std::to_string(sizes.vocabulary), d = std::to_string(sizes.width), h = std::to_string(sizes.hidden);
+  return inline_layers("- {name: embed, parameters: {weight: [" + v + ", " + d + "]}}\n" +
+                       "- {name: block, repeat: " + std::to_string(sizes.blocks) + ", block: true, parameters: {w1: [" + h + ", " + d + "], b1: [" + h + "], w2: [" +
+                       d + ", " + h + "], b2: [" + d + "]}}\n" +
+                       "- {name: norm, parameters: {weight: [" + d + "]}}\n" + "- {name: head, parameters: {weight: [" + v + ", " + d + "]}}\n");
 }
 
 /// Blocks of one square matrix each and nothing else.

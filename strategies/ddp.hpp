@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// DistributedDataParallel for those that build on it: its hooks around an optimizer of one's own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategies/replicated.hpp"
+#include "strategies/strategy_table.hpp"
+
+namespace shardsim {
+
+/// DDP's hooks. The process group's collectives run on the stream "process group" of the communicator "dp".
+[[nodiscard]] std::unique_ptr<Hooks> make_ddp(Program& program, LocalUpdate update = {});
+
+[[nodiscard]] std::vector<OptionSpec> ddp_options();
+[[nodiscard]] std::vector<std::string> ddp_without_effect(const Job& job);
+
+}  // namespace shardsim
