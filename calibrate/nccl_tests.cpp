@@ -161,7 +161,7 @@ class Finisher {
     const std::int64_t leading = table.rows.front().leading;
     table.nodes = leading > 0 && table.ranks % leading == 0 ? leading : ceil_div(table.ranks, 8);
     table.assumptions.push_back(leading > 0 ? fmt::format("{} nodes from the first column", table.nodes)
-                                            : fmt::format("{} nodes, eight ranks on each; --nodes says otherwise", table.nodes));
+                                            : fmt::format("{} node{}, at eight ranks on each; --nodes says otherwise", table.nodes, table.nodes == 1 ? "" : "s"));
   }
 
   void check(NcclTestsTable& table, NcclTestsLog& log) const {

@@ -13,6 +13,7 @@ const Command& program() {
           compare_command(),
           plan_command(),
           sweep_command(),
+          calibrate_command(),
           import_command(),
           list_command(),
       },

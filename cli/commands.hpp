@@ -8,6 +8,7 @@ namespace shardsim {
 
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command compare_command();
+[[nodiscard]] Command calibrate_command();
 [[nodiscard]] Command import_command();
 [[nodiscard]] Command list_command();
 [[nodiscard]] Command plan_command();

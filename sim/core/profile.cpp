@@ -88,7 +88,7 @@ void read_gemm(const Node& node, GemmModel& gemm, Problems& problems, Completene
   Section section(node, problems, "gpu.gemm", completeness);
   section.at_least_zero("launch", gemm.launch);
   section.share("efficiency", gemm.efficiency);
-  section.share("memory_efficiency", gemm.memory_efficiency);
+  section.share("memory_efficiency", gemm.memory_efficiency, 1.5);
   gemm.tile_m = section.reader().integer("tile_m", 0, 0, 4096);
   gemm.tile_n = section.reader().integer("tile_n", 0, 0, 4096);
   if (const Node* table = section.reader().find("table")) {

@@ -8,7 +8,7 @@
 namespace shardsim {
 namespace {
 
-constexpr double corner = 3.0;       // p of the soft maximum; fitted once on public A100, H100 and H200 tables, flat between 2 and 4
+constexpr double corner = 2.0;       // p of the soft maximum: best of 1.5 to 5 on public tables of A100, H100 and H200
 constexpr std::size_t neighbours = 6;
 constexpr double fade = 1.0;         // distance (in e-folds of a dimension) at which the prior "no residual" weighs as much as one point
 

@@ -93,7 +93,7 @@ TEST(NcclTests, InfersRanksFromCountsOrFromTheRatioOfBandwidths) {
                                 "17179869184 4294967296 float sum -1 66132 259.78 487.09 0 66109 259.87 487.26 0\n");
   EXPECT_EQ(log.tables[0].ranks, 16);
   EXPECT_EQ(log.tables[0].nodes, 2);
-  EXPECT_THAT(log.tables[0].assumptions, ElementsAre("16 ranks from the rows", "2 nodes, eight ranks on each; --nodes says otherwise"));
+  EXPECT_THAT(log.tables[0].assumptions, ElementsAre("16 ranks from the rows", "2 nodes, at eight ranks on each; --nodes says otherwise"));
   const NcclTestsLog gather = read(std::string("# all_gather_perf\n") + new_header + "1048576 65536 bfloat16 none -1 47.14 22.24 19.46 0 45.43 23.08 20.20 0\n");
   EXPECT_EQ(gather.tables[0].ranks, 8);
 }

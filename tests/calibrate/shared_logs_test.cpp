@@ -4,49 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <tuple>
 
 #include "calibrate/collective_samples.hpp"
 #include "calibrate/nccl_tests.hpp"
 #include "calibrate/segment_fit.hpp"
 #include "calibrate/statistics.hpp"
+#include "shared_data.hpp"
 #include "sim/core/node.hpp"
 #include "sim/engine/collective_curve.hpp"
 
 namespace shardsim {
 namespace {
-
-namespace fs = std::filesystem;
-
-const fs::path& data() {
-  static const fs::path folder = fs::path(SHARDSIM_SOURCE_DIR) / ".." / "shared" / "data";
-  return folder;
-}
-
-std::vector<std::string> cells(const std::string& line) {
-  std::vector<std::string> result(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') quoted = !quoted;
-    else if (c == ',' && !quoted) result.emplace_back();
-    else result.back() += c;
-  }
-  return result;
-}
-
-std::vector<std::vector<std::string>> csv(const fs::path& path) {
-  std::ifstream file(path);
-  std::vector<std::vector<std::string>> rows;
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) rows.push_back(cells(line));
-  return rows;
-}
 
 NcclTestsLog read_log(const fs::path& path) {
   const auto log = read_nccl_tests(*read_source(path.string()));

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// calibrate: measure this machine, or turn logs that people already have into a cluster profile.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "calibrate/collective_samples.hpp"
+#include "calibrate/gpu.hpp"
+#include "calibrate/local.hpp"
+#include "calibrate/nccl_tests.hpp"
+#include "cli/commands.hpp"
+#include "cli/log.hpp"
+#include "cli/simulation_job.hpp"
+#include "reports/output.hpp"
+#include "reports/profile_text.hpp"
+
+namespace shardsim {
+namespace {
+
+/// One line on a terminal, rewritten; nothing where nobody watches.
+void show_progress(double share, const std::string& what) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  constexpr int width = 30;
+  const int full = static_cast<int>(share * width);
+  std::fputs(fmt::format("\r[{:#<{}}{:.<{}}] {:<40.40}", "", full, "", width - full, what).c_str(), stderr);
+  if (share >= 1) std::fputs("\n", stderr);
+}
+
+/// The profile that --base names: a path, or one of the shipped ("clusters/h100-sxm.yaml").
+Profile base_profile(const Arguments& arguments, Completeness completeness) {
+  const std::string given = arguments.text("--base");
+  if (given.empty()) return {};
+  std::filesystem::path path = given;
+  if (!std::filesystem::exists(path)) path = std::filesystem::path(shipped_folder()) / given;
+  const Source source = value_or_throw(read_source(std::filesystem::exists(path) ? path.string() : given));
+  return value_or_throw(read_profile(value_or_throw(read_yaml(source)), completeness));
+}
+
+/// A fit that does not predict its own points is worth a word.
+void warn_of_bad_fits(const Profile& profile) {
+  for (const CollectiveFit& fit : profile.collectives)
+    if (fit.leave_one_out_p90 && *fit.leave_one_out_p90 > 0.2)
+      log_warning(fmt::format("{} on {} ranks is erratic: a tenth of its sizes are predicted worse than {:.0f} % from the others",
+                              name_of(fit.collective), fit.ranks, 100 * *fit.leave_one_out_p90));
+}
+
+ExitCode write_profile(const Arguments& arguments, Profile profile) {
+  if (arguments.given("--name")) profile.name = arguments.text("--name");
+  warn_of_bad_fits(profile);
+  write_output(arguments.text("--output"), to_yaml(profile));
+  return ExitCode::done;
+}
+
+ExitCode run_local(const Arguments& arguments) {
+  LocalOptions options;
+  options.ranks = static_cast<int>(arguments.integer("--ranks", 0, 2, 64));
+  options.budget = Seconds{arguments.number("--seconds", options.budget.base(), 1, 3600)};
+  return write_profile(arguments, calibrate_local(options, show_progress));
+}
+
+ExitCode run_cuda(const Arguments& arguments) {
+  return write_profile(arguments, calibrate_cuda(base_profile(arguments, Completeness::whole), show_progress));
+}
+
+ExitCode run_nccl(const Arguments& arguments) {
+  return write_profile(arguments, calibrate_nccl(base_profile(arguments, Completeness::whole), show_progress));
+}
+
+NcclTestsFacts facts_given(const Arguments& arguments) {
+  NcclTestsFacts facts;
+  facts.ranks = arguments.integer("--ranks", 0, 2, 1 << 24);
+  facts.nodes = arguments.integer("--nodes", 0, 1, 1 << 24);
+  const std::string name = arguments.text("--collective");
+  for (const Collective c : all_collectives)
+    if (name_of(c) == name) facts.collective = c;
+  return facts;
+}
+
+/// Problems of all files at once; whatever is wrong with one file, nothing is written.
+ExitCode import_nccl_tests(const Arguments& arguments) {
+  CollectiveSamples samples;
+  Problems problems;
+  for (const std::string& file : arguments.texts("FILE")) {
+    const auto source = read_source(file);
+    const auto log = source ? read_nccl_tests(*source, facts_given(arguments)) : Result<NcclTestsLog>(tl::unexpected(source.error()));
+    if (!log) {
+      problems.append(log.error());
+      continue;
+    }
+    for (const Warning& warning : log->warnings) log_warning(to_text(warning));
+    samples.add(*log, std::filesystem::path(file).filename().string());
+  }
+  if (!problems.empty()) throw InputError(std::move(problems));
+  Profile profile = with_fits(base_profile(arguments, Completeness::part), samples.fits());
+  if (profile.gpu.name.empty())
+    log_warning("the profile holds collectives only; --base clusters/h100-sxm.yaml, say, adds the machine they were measured on");
+  if (profile.name.empty()) profile.name = std::filesystem::path(arguments.texts("FILE").front()).stem().string();
+  return write_profile(arguments, std::move(profile));
+}
+
+ExitCode run_import(const Arguments& arguments) { return import_nccl_tests(arguments); }
+
+ExitCode run_show(const Arguments& arguments) {
+  const Source source = value_or_throw(read_source(arguments.text("PROFILE")));
+  write_output("-", profile_text(value_or_throw(read_profile(value_or_throw(read_yaml(source)), Completeness::part))));
+  return ExitCode::done;
+}
+
+Argument output_argument() { return {.name = "--output", .value = "PROFILE", .help = "profile to write ('-': standard output)", .short_name = "-o", .required = true}; }
+Argument name_argument() { return {.name = "--name", .value = "NAME", .help = "name of the profile"}; }
+Argument base_argument() {
+  return {.name = "--base", .value = "PROFILE", .help = "profile whose other values are kept: a path, or a shipped one such as clusters/h100-sxm.yaml"};
+}
+
+std::vector<std::string> collective_words() {
+  std::vector<std::string> names;
+  for (const Collective c : all_collectives) names.emplace_back(name_of(c));
+  return names;
+}
+
+Command local_command() {
+  return {.name = "local", .summary = "measure this machine's cores, memory and loop-back network",
+          .arguments = {output_argument(), name_argument(),
+                        {.name = "--ranks", .value = "N", .help = "processes of the ring (default: one for each core, 2 to 8)"},
+                        {.name = "--seconds", .value = "S", .help = "time to take", .fallback = "20"}},
+          .run = run_local};
+}
+
+Command import_logs_command() {
+  return {.name = "import", .summary = "fit collectives to logs of nccl-tests and rccl-tests",
+          .details = "Every column layout and the JSON of newer versions. Only sizes and times are believed; bandwidths are recomputed.",
+          .arguments = {{.name = "FORMAT", .help = "what wrote the files", .required = true, .words = {"nccl-tests"}},
+                        {.name = "FILE", .help = "logs; runs of the same collective and ranks are repetitions", .required = true, .many = true},
+                        output_argument(), name_argument(), base_argument(),
+                        {.name = "--collective", .value = "NAME", .help = "where the log does not say it", .words = collective_words()},
+                        {.name = "--ranks", .value = "N", .help = "where the log does not say it"},
+                        {.name = "--nodes", .value = "N", .help = "where the log does not say it (default: eight ranks on each)"}},
+          .run = run_import};
+}
+
+}  // namespace
+
+Command calibrate_command() {
+  return {.name = "calibrate",
+          .summary = "measure a machine, or read measurements, into a cluster profile",
+          .subcommands = {local_command(),
+                          {.name = "cuda", .summary = "measure one GPU: launches, products, memory, copies", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_cuda},
+                          {.name = "nccl", .summary = "measure collectives between the GPUs of this machine", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_nccl},
+                          import_logs_command(),
+                          {.name = "show", .summary = "print a profile: values, origins, measured against fitted",
+                           .arguments = {{.name = "PROFILE", .help = "profile to print", .required = true}}, .run = run_show}}};
+}
+
+}  // namespace shardsim
