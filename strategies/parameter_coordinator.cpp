@@ -114,10 +114,14 @@ void ParameterCoordinator::all_gather(const std::vector<ParameterId>& parameters
   handles_.push_back(std::move(handle));
 }
 
+/// A small parameter that is gathered while its release rules apply (not while the trace is recorded) stays from then on.
 BufferId ParameterCoordinator::allocate_full(ParameterId p, std::int64_t n) {
-  return build_.allocate({.label = {"gathered parameter", build_.unit(program_.model().at(p).name)}, .category = Category::unsharded_parameters,
-                          .role = Role::parameter, .dtype = config_.parameters, .pool = allgather_, .layout = each({p}, n, false),
-                          .elements = each_padded(program_.model().at(p), n)});
+  const bool stays = at(p).persistent && complete_;
+  const BufferId full = build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", build_.unit(program_.model().at(p).name)},
+                                       .category = Category::unsharded_parameters, .role = Role::parameter, .persistent = stays, .dtype = config_.parameters,
+                                       .pool = allgather_, .layout = each({p}, n, false), .elements = each_padded(program_.model().at(p), n)});
+  build_.allocate(full);
+  return full;
 }
 
 void ParameterCoordinator::wait(ParameterId parameter) {
@@ -220,10 +224,8 @@ void ParameterCoordinator::gather_persistent() {
     if (!state.persistent) continue;
     const UnitId name = build_.unit(program_.model().at(p).name);
     if (!state.full.valid()) {  // the first step: from now on they stay
-      state.full = build_.buffer({.label = {"persistent parameter", name}, .category = Category::unsharded_parameters, .role = Role::parameter, .persistent = true,
-                                  .dtype = config_.parameters, .pool = allgather_, .layout = each({p}, config_.shard, false),
-                                  .elements = each_padded(program_.model().at(p), config_.shard)});
-      build_.allocate(state.full);
+      complete_ = true;
+      state.full = allocate_full(p, config_.shard);
       state.status = Status::available;
     }
     build_.wait_stream(process_group_, default_stream);
