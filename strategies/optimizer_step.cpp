@@ -70,9 +70,23 @@ double state_bytes_per_element(const Training& training) {
   return moment_count(training.optimizer.kind) * static_cast<double>(size_of(moment_dtype(training)));
 }
 
+/// Adafactor keeps a row and a column of second moments for each matrix, and all of them for vectors; a shard keeps its share.
+/// Source: transformers/optimization.py, Adafactor (no momentum).
+static Elements factored_elements(const Model& model, const OptimizerTarget& target) {
+  std::int64_t states = 0, whole = 0;
+  for (ParameterId p : target.parameters) {
+    const Parameter& parameter = model.at(p);
+    const std::int64_t n = parameter.elements.value(), columns = parameter.matrix() ? parameter.shape.back() : n;
+    states += parameter.matrix() ? n / columns + columns : n;
+    whole += n;
+  }
+  return Elements{whole == 0 ? 0 : ceil_div(states * target.count.value(), whole)};
+}
+
 void OptimizerStep::add(OptimizerTarget target) {
   ScheduleBuilder& build = program_.build;
   const int moments = moment_count(program_.training().optimizer.kind);
+  const bool factored = program_.training().optimizer.kind == OptimizerKind::adafactor;
   const auto declare = [&](const char* verb) {
     return build.buffer({.label = {verb, target.label.unit},
                          .category = Category::optimizer_states,
@@ -80,10 +94,11 @@ void OptimizerStep::add(OptimizerTarget target) {
                          .host = program_.training().offload.optimizer != OffloadTarget::none,
                          .dtype = moment_dtype(program_.training()),
                          .pool = ScheduleBuilder::compute_stream(),
-                         .layout = target.layout,
-                         .elements = target.count});
+                         .layout = factored ? LayoutId{} : target.layout,
+                         .elements = factored ? factored_elements(program_.model(), target) : target.count});
   };
-  moments_.push_back({moments > 0 ? declare("exp_avg") : BufferId{}, moments > 1 ? declare("exp_avg_sq") : BufferId{}});
+  if (factored) moments_.push_back({declare("exp_avg_sq row and column"), BufferId{}});
+  else moments_.push_back({moments > 0 ? declare("exp_avg") : BufferId{}, moments > 1 ? declare("exp_avg_sq") : BufferId{}});
   targets_.push_back(std::move(target));
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each optimizer holds and needs meanwhile, in bytes a parameter; three square matrices of 64 x 64.
+#include <gtest/gtest.h>
+
+#include "jobs.hpp"
+#include "sim/engine/memory.hpp"
+
+namespace shardsim::testing {
+namespace {
+
+constexpr std::int64_t psi = 3 * 64 * 64;
+
+std::int64_t states(OptimizerKind kind, std::optional<DType> master) {
+  const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .master = master, .optimizer = kind});
+  return fold_memory(valid_schedule(owned), nullptr, 1).persistent[static_cast<std::size_t>(Category::optimizer_states)].value();
+}
+
+struct Expected { OptimizerKind kind; std::int64_t mixed, without_master; };
+
+class States : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(States, BytesHeld) {
+  EXPECT_EQ(states(GetParam().kind, DType::fp32), GetParam().mixed);
+  EXPECT_EQ(states(GetParam().kind, std::nullopt), GetParam().without_master);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, States,
+                         ::testing::Values(Expected{OptimizerKind::sgd, 4 * psi, 0}, Expected{OptimizerKind::momentum, 8 * psi, 4 * psi},
+                                           Expected{OptimizerKind::adam, 12 * psi, 8 * psi}, Expected{OptimizerKind::adamw, 12 * psi, 8 * psi},
+                                           Expected{OptimizerKind::lion, 8 * psi, 4 * psi}, Expected{OptimizerKind::adamw_8bit, 6 * psi, 2 * psi},
+                                           Expected{OptimizerKind::muon, 8 * psi, 4 * psi},
+                                           Expected{OptimizerKind::adafactor, 4 * psi + 3 * 4 * 128, 3 * 4 * 128}));
+
+std::int64_t temporaries(Optimizer::Implementation implementation) {
+  OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2});
+  owned.job.training.optimizer.implementation = implementation;
+  std::int64_t sum = 0;
+  for (const Buffer& b : valid_schedule(owned).buffers)
+    if (std::string(b.label.verb) == "optimizer temporaries") sum += b.size().value();
+  return sum;
+}
+
+// foreach keeps one fp32 list for sqrt(v); fused needs nothing; the loop two tensors of the largest size.
+TEST(StepTemporaries, DependOnTheImplementation) {
+  EXPECT_EQ(temporaries(Optimizer::Implementation::foreach), 4 * psi);
+  EXPECT_EQ(temporaries(Optimizer::Implementation::fused), 0);
+  EXPECT_EQ(temporaries(Optimizer::Implementation::for_loop), 2 * 4 * 64 * 64);
+}
+
+TEST(Clipping, SendsOneScalarWhereGradientsAreSharded) {
+  OwnedJob owned = make_job(equal_blocks(3), "fsdp2", {.ranks = 4});
+  owned.job.training.optimizer.clip_grad_norm = 1.0;
+  EXPECT_EQ(traffic_of(owned).control.value(), 2 * 3 * 4 / 4);
+  owned.job.strategy.name = "ddp";
+  EXPECT_EQ(traffic_of(owned).control.value(), 0);
+}
+
+// The first step makes the states: they are not there in forward and backward.
+TEST(LazyStates, AppearInTheFirstStep) {
+  const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .warm = false});
+  const Memory memory = fold_memory(valid_schedule(owned), nullptr, 1);
+  EXPECT_EQ(memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value(), 4 * psi);  // the master copy
+  EXPECT_EQ(memory.peak_phase, Phase::step);
+}
+
+}  // namespace
+}  // namespace shardsim::testing
