@@ -41,9 +41,14 @@ TEST_P(GoldenSchedule, IsUnchanged) {
   }
   std::ifstream file(file_of(g));
   ASSERT_TRUE(file) << "no golden file " << file_of(g);
-  std::stringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(text, expected.str());
+  std::istringstream actual(text);
+  std::string expected_line, actual_line;
+  for (int number = 1;; ++number) {
+    const bool more_expected = static_cast<bool>(std::getline(file, expected_line)), more_actual = static_cast<bool>(std::getline(actual, actual_line));
+    ASSERT_EQ(more_actual, more_expected) << file_of(g) << " has another length, from line " << number;
+    if (!more_expected) break;
+    ASSERT_EQ(actual_line, expected_line) << file_of(g) << ":" << number;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Toy, GoldenSchedule,
