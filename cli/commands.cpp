@@ -15,6 +15,8 @@ const Command& program() {
           sweep_command(),
           calibrate_command(),
           import_command(),
+          check_command(),
+          formula_command(),
           list_command(),
       },
   };

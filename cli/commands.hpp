@@ -10,6 +10,8 @@ namespace shardsim {
 [[nodiscard]] Command compare_command();
 [[nodiscard]] Command calibrate_command();
 [[nodiscard]] Command import_command();
+[[nodiscard]] Command check_command();
+[[nodiscard]] Command formula_command();
 [[nodiscard]] Command list_command();
 [[nodiscard]] Command plan_command();
 [[nodiscard]] Command sweep_command();

@@ -62,11 +62,11 @@ std::vector<Profile> shipped_profiles() {
 }
 
 std::string clusters_text() {
-  TextGrid grid{.header = {"Profile", "GPUs", "Ring in the node", "NICs", "Network"}, .right = {false, true, true, true, true}, .rows = {}};
+  TextGrid grid{.header = {"Profile", "GPUs", "Ring", "NICs", "Network"}, .right = {false, false, true, true, true}, .rows = {}};
   for (const Profile& p : shipped_profiles())
     grid.rows.push_back({p.file, fmt::format("{} x {}", p.node.gpus, p.gpu.name), to_text(p.node.ring_bandwidth), std::to_string(p.network.nics_per_node),
                          to_text(p.network.nic_bandwidth * static_cast<double>(p.network.nics_per_node))});
-  return grid.text();
+  return grid.text() + "\n" + wrapped("Ring: bus bandwidth inside a node. Network: of all NICs of a node, one direction.", 0, 0) + "\n";
 }
 
 std::string gpus_text() {

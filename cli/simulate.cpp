@@ -7,6 +7,7 @@
 #include "cli/log.hpp"
 #include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
+#include "reports/simulate_html.hpp"
 #include "reports/simulate_json.hpp"
 #include "reports/table.hpp"
 #include "reports/trace.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 /// The files asked for beside the report, opened before the work begins.
 struct Extras {
-  std::optional<Output> trace, schedule;
+  std::optional<Output> trace, schedule, html;
   bool on_standard_output = false;
 };
 
@@ -31,9 +32,10 @@ Extras open_extras(const Arguments& arguments) {
   Extras extras;
   extras.trace = open_extra(arguments, "--trace", extras);
   extras.schedule = open_extra(arguments, "--dump-schedule", extras);
+  extras.html = open_extra(arguments, "--html", extras);
   if (extras.on_standard_output && arguments.given("--format")) throw InputError("standard output can take the report or a file, not both");
-  if ((extras.trace || extras.schedule) && arguments.texts("SCENARIO").size() > 1)
-    throw InputError("--trace and --dump-schedule need a single scenario");
+  if ((extras.trace || extras.schedule || extras.html) && arguments.texts("SCENARIO").size() > 1)
+    throw InputError("--trace, --html and --dump-schedule need a single scenario");
   return extras;
 }
 
@@ -67,13 +69,14 @@ ExitCode run(const Arguments& arguments) {
   if (!problems.empty()) throw InputError(std::move(problems));
 
   std::vector<SimulationResult> results;
-  for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace.has_value()}));
+  for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace || extras.html}));
 
   const std::string format = arguments.text("--format", "table");
   if (format != "table")  // the table shows them itself
     for (const SimulationResult& result : results)
       for (const std::string& warning : result.warnings) log_warning(fmt::format("{}: {}", result.scenario, warning));
   if (extras.trace) finish(extras.trace, chrome_trace(results.front()));
+  if (extras.html) finish(extras.html, html_page(simulate_page(results.front())));
   if (extras.schedule) finish(extras.schedule, to_text(*results.front().schedule));
   if (!extras.on_standard_output) write_output("-", report(results, format));
   return ExitCode::done;
@@ -87,6 +90,7 @@ Command simulate_command() {
           .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true, .many = true},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
                         {.name = "--trace", .value = "FILE", .help = "write a timeline for Perfetto or chrome://tracing ('-': standard output)"},
+                        {.name = "--html", .value = "FILE", .help = "write a page with charts that opens without a network"},
                         {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenarios, as in training.micro_batch_size=2", .many = true}},
           .run = run};

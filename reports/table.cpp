@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "reports/names.hpp"
 #include "reports/text.hpp"
 #include "sim/core/units_text.hpp"
 
@@ -36,18 +37,11 @@ std::string head(const SimulationResult& result) {
   return out;
 }
 
-std::string label_of(Collective c) {
-  std::string out(name_of(c));
-  for (char& letter : out)
-    if (letter == '_') letter = '-';
-  return out;
-}
-
 std::string traffic(const Traffic& traffic) {
   std::string out = "\nSent by each rank in one step\n";
   for (Collective c : all_collectives) {
     const Bytes sent = traffic.sent_per_rank[static_cast<std::size_t>(c)];
-    if (sent != Bytes{}) out += row(label_of(c), to_text_decimal(sent));
+    if (sent != Bytes{}) out += row(display_name(c), to_text_decimal(sent));
   }
   out += row("total", to_text_decimal(traffic.total), fmt::format("{:.2f} Ψ", traffic.psi_units));
   out += row("textbook", to_text_decimal(traffic.textbook), traffic.textbook_differs_because);
@@ -55,17 +49,10 @@ std::string traffic(const Traffic& traffic) {
   return out;
 }
 
-std::string spaced(std::string_view name) {
-  std::string out(name);
-  for (char& letter : out)
-    if (letter == '_') letter = ' ';
-  return out;
-}
-
 std::string memory(const Memory& memory) {
   std::string out = "\nMemory of each GPU at the peak\n";
   for (std::size_t i = 0; i < category_count; ++i)
-    if (memory.at_peak[i] != Bytes{}) out += row(spaced(category_names[i]), to_text(memory.at_peak[i]));
+    if (memory.at_peak[i] != Bytes{}) out += row(display_name(static_cast<Category>(i)), to_text(memory.at_peak[i]));
   out += row("allocated", to_text(memory.peak), fmt::format("in {}, at", name_of(memory.peak_phase)));
   out += "    " + wrapped(memory.peak_at, 4, 4) + "\n";
   out += row("reserved by the allocator", to_text(memory.reserved_peak));
