@@ -141,6 +141,7 @@ struct HeadSpec {
   std::string tied_to;                ///< name of the parameter that is also this weight
   Over over = Over::tokens;
   bool tanh = false;                  ///< BERT's pooler
+  bool softcap = false;               ///< logits pass through cap * tanh(logits / cap) (Gemma 2)
 };
 
 struct LossSpec {
@@ -198,6 +199,8 @@ struct Architecture {
   std::vector<std::string> warnings;
   std::int64_t learned_positions = 0;   ///< longest sequence; 0: any
   std::int64_t fixed_sequence = 0;      ///< the only sequence length (ViT); 0: the training's
+  double widest = 1;                    ///< bound on the elements a token of any tensor but attention scores
+  std::int64_t heads = 1;               ///< bound on the heads of any attention
   std::vector<LayerSpec> specs;
   std::vector<LayerInstance> instances; ///< in forward order
   std::vector<std::string_view> registration;  ///< prefixes of full names in registration order; empty: forward order

@@ -165,7 +165,7 @@ TensorIndex probabilities(LayerBuilder& b, const BlockSpec& block, const Qkv& in
   if (in.k != in.q) b.read(in.k);
   b.keep(in.q);
   b.keep(in.k);
-  b.product({s, s, a.head_dim, maps}, false);
+  b.product({s, s, a.head_dim, maps}, Factor::tensor);
   const TensorIndex scores = b.make("scores", n, dtype);
 
   b.begin(named(block.names.attention, "softmax"));
@@ -202,7 +202,7 @@ TensorIndex plain(LayerBuilder& b, const BlockSpec& block, const Qkv& in) {
   b.read(in.v);
   b.keep(p);
   b.keep(in.v);
-  b.product({s, a.value_dim, s, maps}, false);
+  b.product({s, a.value_dim, s, maps}, Factor::tensor);
   b.forward({1, 2 * out * size_of(dtype)});  // (heads, s, dim) to (s, heads * dim)
   b.backward_input({1, 2 * out * size_of(dtype)});
   b.module().forward_temporary = b.module().backward_temporary = Bytes{out * size_of(dtype)};

@@ -11,6 +11,9 @@
 namespace shardsim {
 namespace {
 
+/// Keeps every product of sizes within 64 bits.
+constexpr double max_tensor = 1e15;
+
 BatchShape shape_of(const Architecture& architecture, const Training& training) {
   return {.batch = training.micro_batch_size,
           .sequence = architecture.fixed_sequence > 0 ? architecture.fixed_sequence : training.sequence_length,
@@ -94,6 +97,12 @@ Problems check_sequence(const Architecture& architecture, const Training& traini
   if (architecture.learned_positions > 0 && training.sequence_length > architecture.learned_positions)
     problems.add({}, "a sequence of " + std::to_string(training.sequence_length) + " tokens is longer than the " +
                          std::to_string(architecture.learned_positions) + " positions that " + architecture.name + " has learned");
+  const BatchShape shape = shape_of(architecture, training);
+  const double tokens = static_cast<double>(shape.batch) * static_cast<double>(shape.sequence);
+  const double scores = training.attention == AttentionKind::plain ? static_cast<double>(shape.sequence) * static_cast<double>(architecture.heads) : 1;
+  if (tokens * std::max(architecture.widest, scores) > max_tensor)
+    problems.add({}, "a micro-batch of " + std::to_string(shape.batch) + " sequences of " + std::to_string(shape.sequence) +
+                         " tokens needs tensors of more than 10^15 elements");
   return problems;
 }
 

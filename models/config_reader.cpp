@@ -24,6 +24,11 @@ std::int64_t ConfigReader::size_or(Keys keys, std::int64_t fallback, std::int64_
 
 bool ConfigReader::flag(Keys keys, bool fallback) { return map_.boolean(present(keys), fallback); }
 
+double ConfigReader::real(std::string_view key, double fallback) {
+  const Node* written = node_.find(key);
+  return written != nullptr && written->kind == Node::Kind::null ? 0 : map_.number(key, fallback, 0, 1e9);
+}
+
 std::string ConfigReader::text(Keys keys, std::string fallback) { return map_.text(present(keys), std::move(fallback)); }
 
 std::vector<std::int64_t> ConfigReader::integers(std::string_view key) {

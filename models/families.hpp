@@ -27,6 +27,8 @@ class ConfigReader {
   /// A size that may be absent or null; `min` may be 0 to allow "none".
   std::int64_t size_or(Keys keys, std::int64_t fallback, std::int64_t max = 1 << 20, std::int64_t min = 1);
   bool flag(Keys keys, bool fallback);
+  /// A number that is not negative; null counts as 0, absence as the fallback.
+  double real(std::string_view key, double fallback);
   std::string text(Keys keys, std::string fallback);
   /// A list of integers; empty if absent.
   std::vector<std::int64_t> integers(std::string_view key);

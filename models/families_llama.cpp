@@ -142,6 +142,7 @@ void sandwich(Transformer& t) {
 Transformer gemma2(ConfigReader& config) {
   Transformer t = gemma_like(config, 8, 4, 256000);
   sandwich(t);
+  t.head.softcap = config.real("final_logit_softcapping", 30) > 0;
   alternate_windows(config, t, config.size_or({"sliding_window"}, 4096, std::int64_t{1} << 40, 0), 2);
   return t;
 }

@@ -84,11 +84,26 @@ void add_blocks(Architecture& a, const Transformer& t) {
   }
 }
 
+/// A bound on what a token needs in any tensor but the attention scores.
+double widest(const Transformer& t) {
+  const AttentionSpec& a = t.block.attention;
+  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  double rows = 1, width = real(t.dense.width);
+  if (const auto* moe = std::get_if<MoeSpec>(&t.block.mlp)) {
+    rows = real(moe->top_k + moe->experts);
+    width = std::max({width, real(moe->width), real(moe->shared_width)});
+  }
+  return std::max({real(t.embedding.vocabulary), real(t.head.outputs), 2 * rows * std::max(real(t.block.hidden), width),
+                   3 * real(a.heads) * real(a.head_dim + a.value_dim), real(t.patches.channels) * real(t.patches.patch) * real(t.patches.patch)});
+}
+
 Architecture architecture_of(Transformer t, const std::string& family) {
   Architecture a;
   a.family = family;
   a.warnings = std::move(t.warnings);
   a.learned_positions = t.learned_positions;
+  a.widest = widest(t);
+  a.heads = t.block.attention.heads;
   a.registration = std::move(t.registration);
   if (t.vision) {
     a.fixed_sequence = t.patches.patches() + 1;

@@ -32,7 +32,7 @@ TensorIndex shapes(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
   for (const auto& [name, shape] : m.shapes) {
     if (shape.size() < 2) continue;
     const std::int64_t columns = std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
-    b.product({b.tokens(), shape.front(), columns, 1}, true);
+    b.product({b.tokens(), shape.front(), columns, 1}, Factor::weight);
     out = shape.front();
   }
   if (out == 0) return x;

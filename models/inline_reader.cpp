@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `layers:` of a scenario; the format is documented in docs/layers.md.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -153,6 +154,17 @@ std::int64_t width_after(const InlineModule& m, std::int64_t before) {
   return width;
 }
 
+/// A bound on the elements a token that a module reads.
+double widest_input(const InlineModule& m) {
+  using Kind = InlineModule::Kind;
+  double widest = 1;
+  if (m.kind == Kind::linear) widest = static_cast<double>(m.in);
+  if (m.kind == Kind::conv2d) widest = static_cast<double>(m.in) * static_cast<double>(m.output_height) * static_cast<double>(m.output_width);
+  for (const auto& [name, shape] : m.shapes)
+    for (std::size_t d = 1; d < shape.size(); ++d) widest = std::max(widest, static_cast<double>(shape[d]));
+  return widest;
+}
+
 Architecture chain(const std::vector<Item>& items) {
   Architecture a;
   a.name = a.family = "layers";
@@ -163,7 +175,10 @@ Architecture chain(const std::vector<Item>& items) {
       const auto [at, fresh] = specs.try_emplace(width, static_cast<std::int32_t>(a.specs.size()));
       if (fresh) a.specs.push_back({item.name, item.block, InlineSpec{width, item.modules}, {}});
       a.instances.push_back({item.repeat > 1 ? item.name + '.' + std::to_string(i) : item.name, at->second, true});
-      for (const InlineModule& m : item.modules) width = width_after(m, width);
+      for (const InlineModule& m : item.modules) {
+        width = width_after(m, width);
+        a.widest = std::max({a.widest, static_cast<double>(width), widest_input(m)});
+      }
     }
   }
   if (width == 0) return a;

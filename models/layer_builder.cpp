@@ -73,6 +73,13 @@ bool LayerBuilder::trains() const {
   return std::any_of(own.begin(), own.end(), [this](std::int32_t p) { return trainable(p); });
 }
 
+bool LayerBuilder::weights_train() const {
+  const auto& own = type_.modules.back().parameters;
+  return std::any_of(own.begin(), own.end(), [this](std::int32_t p) {
+    return trainable(p) && parameters_[static_cast<std::size_t>(p)].name.find(".lora_") == std::string::npos;
+  });
+}
+
 bool LayerBuilder::needs_gradient() const { return reads_gradient_; }
 
 void LayerBuilder::read(TensorIndex tensor) {
@@ -105,14 +112,15 @@ void LayerBuilder::forward(Kernels eager, Kernels compiled) { add(module().forwa
 void LayerBuilder::backward_input(Kernels eager, Kernels compiled) { add(module().backward_input, batch_.compile ? compiled : eager); }
 void LayerBuilder::backward_weight(Kernels eager, Kernels compiled) { add(module().backward_weight, batch_.compile ? compiled : eager); }
 
-void LayerBuilder::product(MatrixProduct forward, bool weighted) {
+void LayerBuilder::product(MatrixProduct forward, Factor factor) {
   const auto [m, n, k, count] = forward;
   Module& last = module();
   last.forward.products.push_back(forward);
   last.forward.kernels += 1;
   last.backward_input.products.push_back({m, k, n, count});
   last.backward_input.kernels += 1;
-  Work& second = weighted ? last.backward_weight : last.backward_input;
+  if (factor == Factor::frozen_weight) return;
+  Work& second = factor == Factor::weight ? last.backward_weight : last.backward_input;
   second.products.push_back({k, n, m, count});
   second.kernels += 1;
 }

@@ -57,6 +57,9 @@ struct Kernels {
 
 using TensorIndex = std::int32_t;
 
+/// What the second factor of a product is.
+enum class Factor : std::uint8_t { tensor, weight, frozen_weight };
+
 class LayerBuilder {
  public:
   LayerBuilder(std::string name, bool block, const BatchShape& batch, const GradientFlow& flow);
@@ -78,6 +81,7 @@ class LayerBuilder {
   TensorIndex make(std::string name, std::int64_t elements, DType dtype);
   [[nodiscard]] Module& module() { return type_.modules.back(); }
   [[nodiscard]] bool trains() const;          ///< a parameter of the module trains
+  [[nodiscard]] bool weights_train() const;   ///< one that is no adapter
   [[nodiscard]] bool needs_gradient() const;  ///< something the module has read so far needs a gradient
 
   // Cost of the module. Under compile the second figure counts.
@@ -87,8 +91,9 @@ class LayerBuilder {
   void forward(Kernels kernels) { forward(kernels, kernels); }
   void backward_input(Kernels kernels) { backward_input(kernels, kernels); }
   void backward_weight(Kernels kernels) { backward_weight(kernels, kernels); }
-  /// A product of the forward pass, (m, k) by (k, n), with its two gradients. `weighted`: the second factor is a parameter.
-  void product(MatrixProduct forward, bool weighted);
+  /// A product of the forward pass, (m, k) by (k, n), with its two gradients: that of the second factor is work of backward_weight
+  /// if the factor is a weight, of backward_input if it is a tensor, and none if it is frozen.
+  void product(MatrixProduct forward, Factor second);
   /// A linear projection: every second one is kept by the selective policy. Counts it and tells.
   bool next_projection_is_kept() { return ++projections_ % 2 == 1; }
 

@@ -93,7 +93,7 @@ TensorIndex emit(LayerBuilder& b, const PatchSpec& p) {
   const TensorIndex image = b.make("pixels in compute dtype", rows * pixels, b.batch().compute);
   b.alias_gradient(image);
   if (b.trains()) b.keep(image);
-  b.product({rows, p.hidden, pixels, 1}, true);
+  b.product({rows, p.hidden, pixels, 1}, Factor::weight);
   b.backward_weight({1, rows * p.hidden * c});
   const TensorIndex embedded = b.make("patch embeddings", rows * p.hidden, b.batch().stream());
   const std::int64_t n = images * (patches + 1) * p.hidden;
@@ -104,6 +104,31 @@ TensorIndex emit(LayerBuilder& b, const PatchSpec& p) {
   b.module().forward_temporary = Bytes{n * c};
   return dropout(b, prefix + ".dropout", b.make("tokens", n, b.batch().stream()));
 }
+
+namespace {
+
+/// cap * tanh(logits / cap): tanh keeps its output, the two products keep nothing.
+TensorIndex softcap(LayerBuilder& b, TensorIndex logits) {
+  const DType dtype = b.at(logits).dtype;
+  const std::int64_t n = b.elements(logits), c = size_of(dtype);
+  b.at(logits).logits = true;
+  b.begin("softcap");
+  b.read(logits);
+  b.forward({3, 6 * n * c}, {1, 2 * n * c});
+  b.backward_input({3, 7 * n * c}, {1, 3 * n * c});
+  if (b.batch().compile) {
+    b.keep(logits);
+  } else {
+    const TensorIndex tanh = b.make("tanh", n, dtype);
+    b.at(tanh).logits = true;
+    b.alias_gradient(tanh);
+    b.keep(tanh);
+    b.module().forward_temporary = b.module().backward_temporary = Bytes{n * c};
+  }
+  return b.make("capped logits", n, dtype);
+}
+
+}  // namespace
 
 TensorIndex emit(LayerBuilder& b, const HeadSpec& h) {
   TensorIndex x = b.input("head input", b.tokens() * h.hidden, b.batch().stream());
@@ -120,6 +145,7 @@ TensorIndex emit(LayerBuilder& b, const HeadSpec& h) {
   }
   x = linear(b, std::string(h.name), x, {.in = in, .out = h.outputs, .bias = h.bias, .tied_to = h.tied_to});
   if (h.tanh) return activation(b, "pooler.activation", x, Activation::tanh);
+  if (h.softcap) x = softcap(b, x);
   b.at(x).logits = true;
   return x;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The feed-forward part of a block: plain, gated, or a mixture of experts.
+#include <array>
 #include <utility>
 
 #include "models/layers.hpp"
@@ -65,23 +66,53 @@ TensorIndex feed_forward(LayerBuilder& b, const BlockSpec& block, const MlpSpec&
 
 namespace {
 
-/// The three products of all experts on `rows` dispatched tokens, spread evenly: r + 1 tokens for the first experts, r for the others.
-void expert_products(LayerBuilder& b, std::int64_t rows, std::int64_t experts, std::int64_t out, std::int64_t in) {
+/// One product of all experts on `rows` dispatched tokens, spread evenly: r + 1 tokens for the first experts, r for the others.
+void expert_products(LayerBuilder& b, std::int64_t rows, std::int64_t experts, std::int64_t out, std::int64_t in, Factor factor) {
   const std::int64_t each = rows / experts, more = rows % experts;
-  if (more > 0) b.product({each + 1, out, in, more}, true);
-  if (each > 0) b.product({each, out, in, experts - more}, true);
+  if (more > 0) b.product({each + 1, out, in, more}, factor);
+  if (each > 0) b.product({each, out, in, experts - more}, factor);
 }
 
-void declare_experts(LayerBuilder& b, const BlockNames& names, const MoeSpec& moe, std::int64_t hidden) {
+/// The three matrices of one expert, in registration order.
+struct ExpertMatrix {
+  std::string_view name;
+  std::int64_t out, in;
+};
+std::array<ExpertMatrix, 3> expert_matrices(const BlockNames& names, const MoeSpec& moe, std::int64_t hidden) {
+  const ExpertMatrix gate{names.expert_gate, moe.width, hidden}, up{names.expert_up, moe.width, hidden}, down{names.expert_down, hidden, moe.width};
+  if (moe.down_before_up) return {gate, down, up};
+  return {gate, up, down};
+}
+
+void declare_experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe) {
+  const auto matrices = expert_matrices(block.names, moe, block.hidden);
   for (std::int64_t e = 0; e < moe.experts; ++e) {
-    const std::string prefix = under(names.experts, std::to_string(e)) + '.';
-    const auto declare = [&](std::string_view name, std::int64_t out, std::int64_t in) {
-      b.declare({.name = prefix + std::string(name) + ".weight", .shape = {out, in}, .routed_expert = true, .by_rule = false, .tied_to = {}});
-    };
-    declare(names.expert_gate, moe.width, hidden);
-    if (moe.down_before_up) declare(names.expert_down, hidden, moe.width);
-    declare(names.expert_up, moe.width, hidden);
-    if (!moe.down_before_up) declare(names.expert_down, hidden, moe.width);
+    const std::string prefix = under(block.names.experts, std::to_string(e)) + '.';
+    for (const ExpertMatrix& m : matrices) {
+      const auto declare = [&](std::string_view suffix, std::int64_t out, std::int64_t in) {
+        std::string name = prefix;
+        name.append(m.name).append(suffix);
+        b.declare({.name = std::move(name), .shape = {out, in}, .routed_expert = true, .by_rule = false, .tied_to = {}});
+      };
+      declare(".weight", m.out, m.in);
+      const std::int64_t rank = b.adapter_rank(m.name);
+      if (rank == 0) continue;
+      declare(".lora_A.default.weight", rank, m.in);
+      declare(".lora_B.default.weight", m.out, rank);
+    }
+  }
+}
+
+/// Adapters of the experts run as grouped products, too; each keeps its low-rank result.
+void adapt_experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe) {
+  const std::int64_t rows = b.tokens() * moe.top_k, c = size_of(b.batch().compute);
+  for (const ExpertMatrix& m : expert_matrices(block.names, moe, block.hidden)) {
+    const std::int64_t rank = b.adapter_rank(m.name);
+    if (rank == 0) continue;
+    expert_products(b, rows, moe.experts, rank, m.in, Factor::weight);
+    expert_products(b, rows, moe.experts, m.out, rank, Factor::weight);
+    b.forward({2, 5 * rows * m.out * c}, {1, 3 * rows * m.out * c});
+    b.keep(b.make("low-rank result", rows * rank, b.batch().compute));
   }
 }
 
@@ -92,13 +123,15 @@ TensorIndex experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe,
   const DType dtype = b.batch().compute;
   b.begin(std::string(block.names.experts));
   b.module().routed_experts = true;
-  declare_experts(b, block.names, moe, block.hidden);
+  declare_experts(b, block, moe);
   b.read(dispatched);
   if (b.trains()) b.keep(dispatched);
   cast_weight(b, 3 * moe.experts * moe.width * block.hidden);
-  expert_products(b, rows, moe.experts, moe.width, block.hidden);
-  expert_products(b, rows, moe.experts, moe.width, block.hidden);
-  expert_products(b, rows, moe.experts, block.hidden, moe.width);
+  const Factor weight = b.weights_train() ? Factor::weight : Factor::frozen_weight;
+  expert_products(b, rows, moe.experts, moe.width, block.hidden, weight);
+  expert_products(b, rows, moe.experts, moe.width, block.hidden, weight);
+  expert_products(b, rows, moe.experts, block.hidden, moe.width, weight);
+  adapt_experts(b, block, moe);
   b.forward({2, 5 * wide * c}, {1, 3 * wide * c});
   b.backward_input({3, 9 * wide * c}, {1, 5 * wide * c});
   for (const char* name : {"gate", "activation", "up", "product"}) {

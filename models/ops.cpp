@@ -59,7 +59,7 @@ TensorIndex linear(LayerBuilder& b, std::string name, TensorIndex x, const Linea
   const TensorIndex input = cast_input(b, x);
   if (b.trains()) b.keep(input);
   cast_weight(b, shape.in * shape.out);
-  b.product({rows, shape.out, shape.in, 1}, true);
+  b.product({rows, shape.out, shape.in, 1}, Factor::weight);
   if (shape.bias) b.backward_weight({1, rows * shape.out * c});
   const TensorIndex y = b.make("output", rows * shape.out, b.batch().compute);
   if (!low_rank && b.next_projection_is_kept()) {
@@ -80,7 +80,7 @@ TensorIndex conv2d(LayerBuilder& b, std::string name, TensorIndex x, const Conv2
   const TensorIndex input = cast_input(b, x);
   if (b.trains()) b.keep(input);
   cast_weight(b, shape.out * patch);
-  b.product({rows, shape.out / shape.groups, patch, shape.groups}, true);
+  b.product({rows, shape.out / shape.groups, patch, shape.groups}, Factor::weight);
   if (shape.bias) b.backward_weight({1, rows * shape.out * width(b.batch().compute)});
   return b.make("output", rows * shape.out, b.batch().compute);
 }

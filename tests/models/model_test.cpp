@@ -108,6 +108,16 @@ TEST(Lora, FrozenWeightsKeepNoInputAndNeedNoGradient) {
   EXPECT_EQ((*model->layers)[2].type, (*model->layers)[32].type);
 }
 
+// Mixtral with rank 4 on the experts' w1: 32 layers * 8 experts * 4 * (4096 + 14336); the experts' own matrices get no gradient.
+TEST(Lora, ReachesExperts) {
+  const auto model = model_of(*preset("mixtral-8x7b"), {}, {.all = false, .lora_rank = 4, .targets = {"w1"}, .patterns = {}});
+  EXPECT_EQ(model->trainable().value(), 32LL * 8 * 4 * (4096 + 14336));
+  for (const Module& m : model->type_of((*model->layers)[2]).modules) {
+    if (!m.routed_experts) continue;
+    EXPECT_DOUBLE_EQ(m.backward_weight.flops().base(), 2.0 * 2 * 2048 * 4 * (4096 + 14336));
+  }
+}
+
 TEST(Lora, TargetsMustExist) {
   const Trainable lora{.all = false, .lora_rank = 8, .targets = {"q_proj", "query"}, .patterns = {}};
   EXPECT_NE(refused("llama-3-8b", {}, lora).find("'query'"), std::string::npos);
@@ -133,6 +143,16 @@ TEST(Sequence, LearnedPositionsEnd) {
   EXPECT_NE(refused("bert-large", training).find("512 positions"), std::string::npos);
   training.sequence_length = 1 << 20;
   EXPECT_EQ(refused("llama-2-7b", training), "accepted");
+}
+
+TEST(Sequence, ThatOverflowsIsRefused) {
+  Training training;
+  training.sequence_length = training.micro_batch_size = std::int64_t{1} << 40;
+  EXPECT_NE(refused("llama-2-7b", training).find("10^15"), std::string::npos);
+  training.micro_batch_size = 1;
+  training.sequence_length = 1 << 24;
+  training.attention = AttentionKind::plain;
+  EXPECT_NE(refused("llama-2-7b", training).find("10^15"), std::string::npos);
 }
 
 TEST(Sequence, OfAnImageIsItsPatches) {
