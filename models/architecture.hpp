@@ -18,41 +18,41 @@ namespace shardsim {
 
 enum class NormKind : std::uint8_t {
   none,
-  layer,              ///< LayerNorm with weight and bias
-  layer_without_bias, ///< LayerNorm with weight
-  layer_plain,        ///< LayerNorm without parameters, computed in fp32 (OLMo)
-  rms,                ///< RMSNorm with weight, as transformers computes it: fp32 inside, weight applied in the compute dtype
-  rms_fp32_weight,    ///< RMSNorm with the weight applied in fp32 (Gemma)
+  layer,               ///< LayerNorm with weight and bias
+  layer_without_bias,  ///< LayerNorm with weight
+  layer_plain,         ///< LayerNorm without parameters, computed in fp32 (OLMo)
+  rms,                 ///< RMSNorm with weight, as transformers computes it: fp32 inside, weight applied in the compute dtype
+  rms_fp32_weight,     ///< RMSNorm with the weight applied in fp32 (Gemma)
 };
 
 enum class Activation : std::uint8_t {
   silu,
-  gelu,           ///< one kernel
-  gelu_composite, ///< "gelu_new" of transformers: eight kernels, four tensors kept
-  relu,           ///< keeps its output, which the next product keeps anyway
-  tanh,           ///< keeps its output
-  other,          ///< one kernel that keeps its input
+  gelu,            ///< one kernel
+  gelu_composite,  ///< "gelu_new" of transformers: eight kernels, four tensors kept
+  relu,            ///< keeps its output, which the next product keeps anyway
+  tanh,            ///< keeps its output
+  other,           ///< one kernel that keeps its input
 };
 
 struct AttentionSpec {
   enum class Projection : std::uint8_t { separate, fused, latent };
   Projection projection = Projection::separate;
   std::int64_t heads = 0, kv_heads = 0;
-  std::int64_t head_dim = 0;          ///< of queries and keys
-  std::int64_t value_dim = 0;         ///< of values
-  std::int64_t query_rank = 0;        ///< latent: rank of the query's low-rank projection; 0: one full projection
-  std::int64_t kv_rank = 0;           ///< latent: rank of keys and values
-  std::int64_t rope_dim = 0;          ///< latent: the part of head_dim that carries positions
+  std::int64_t head_dim = 0;    ///< of queries and keys
+  std::int64_t value_dim = 0;   ///< of values
+  std::int64_t query_rank = 0;  ///< latent: rank of the query's low-rank projection; 0: one full projection
+  std::int64_t kv_rank = 0;     ///< latent: rank of keys and values
+  std::int64_t rope_dim = 0;    ///< latent: the part of head_dim that carries positions
   bool qkv_bias = false, out_bias = false, latent_bias = false;
-  bool transposed = false;            ///< weights stored (in, out): Conv1D of GPT-2
+  bool transposed = false;  ///< weights stored (in, out): Conv1D of GPT-2
   NormKind qk_norm = NormKind::none;
   bool qk_norm_over_all_heads = false;
   bool rotary = true;
   bool causal = true;
-  std::int64_t window = 0;            ///< tokens each query sees; 0: all
-  bool softmax_in_fp32 = true;        ///< plain attention: softmax in fp32, then cast back
-  bool through_sdpa = true;           ///< flash attention through torch's SDPA as transformers calls it: keys and values repeated to
-                                      ///< all heads, output copied to (tokens, heads * dim)
+  std::int64_t window = 0;      ///< tokens each query sees; 0: all
+  bool softmax_in_fp32 = true;  ///< plain attention: softmax in fp32, then cast back
+  bool through_sdpa = true;     ///< flash attention through torch's SDPA as transformers calls it: keys and values repeated to
+                                ///< all heads, output copied to (tokens, heads * dim)
 };
 
 struct MlpSpec {
@@ -67,20 +67,20 @@ struct MlpSpec {
 struct MoeSpec {
   std::int64_t experts = 0, top_k = 0;
   std::int64_t width = 0;
-  std::int64_t shared_width = 0;      ///< 0: no shared expert
-  bool shared_gate = false;           ///< the shared expert's output is weighted by a sigmoid (Qwen2-MoE)
-  bool down_before_up = false;        ///< registration order of an expert's matrices (Mixtral: w1, w2, w3)
-  bool correction_bias = false;       ///< e_score_correction_bias: counted, moved by a rule and not by a gradient (DeepSeek-V3)
+  std::int64_t shared_width = 0;  ///< 0: no shared expert
+  bool shared_gate = false;       ///< the shared expert's output is weighted by a sigmoid (Qwen2-MoE)
+  bool down_before_up = false;    ///< registration order of an expert's matrices (Mixtral: w1, w2, w3)
+  bool correction_bias = false;   ///< e_score_correction_bias: counted, moved by a rule and not by a gradient (DeepSeek-V3)
   Activation activation = Activation::silu;
 };
 
 /// How branches and norms stand to the residual stream.
 enum class Residual : std::uint8_t {
-  pre,        ///< x + f(norm(x)), twice
-  sandwich,   ///< x + norm(f(norm(x))), twice (Gemma 2 and 3)
-  branch,     ///< x + norm(f(x)), twice (OLMo 2)
-  parallel,   ///< x + attention(norm(x)) + mlp(norm(x))
-  post,       ///< norm(x + f(x)), twice (BERT)
+  pre,       ///< x + f(norm(x)), twice
+  sandwich,  ///< x + norm(f(norm(x))), twice (Gemma 2 and 3)
+  branch,    ///< x + norm(f(x)), twice (OLMo 2)
+  parallel,  ///< x + attention(norm(x)) + mlp(norm(x))
+  post,      ///< norm(x + f(x)), twice (BERT)
 };
 
 /// PyTorch's names of the modules of a block. The defaults are Llama's.
@@ -102,22 +102,22 @@ struct BlockSpec {
   std::variant<MlpSpec, MoeSpec> mlp;
   NormKind norm = NormKind::rms;
   Residual residual = Residual::pre;
-  bool one_norm = false;              ///< parallel: one norm feeds both branches
+  bool one_norm = false;  ///< parallel: one norm feeds both branches
   BlockNames names;
 };
 
 struct EmbeddingSpec {
   std::int64_t hidden = 0, vocabulary = 0;
   std::string_view tokens = "model.embed_tokens";
-  std::int64_t width = 0;             ///< of the token table where it is not `hidden`; then `project_in` widens it
+  std::int64_t width = 0;  ///< of the token table where it is not `hidden`; then `project_in` widens it
   std::string_view project_in = "";
-  std::int64_t positions = 0;         ///< rows of the learned position table; 0: none
+  std::int64_t positions = 0;  ///< rows of the learned position table; 0: none
   std::string_view position_table = "";
   std::int64_t types = 0;
   std::string_view type_table = "";
   NormKind norm = NormKind::none;
   std::string_view norm_name = "";
-  bool scaled = false;                ///< multiplied by sqrt(hidden) (Gemma)
+  bool scaled = false;  ///< multiplied by sqrt(hidden) (Gemma)
   bool dropout = false;
 };
 
@@ -133,21 +133,21 @@ struct HeadSpec {
   std::int64_t hidden = 0;
   NormKind norm = NormKind::none;
   std::string_view norm_name = "";
-  std::int64_t width = 0;             ///< input width of the head where it is not `hidden`; then `project_out` narrows to it
+  std::int64_t width = 0;  ///< input width of the head where it is not `hidden`; then `project_out` narrows to it
   std::string_view project_out = "";
   std::string_view name = "lm_head";
   std::int64_t outputs = 0;
   bool bias = false;
-  std::string tied_to;                ///< name of the parameter that is also this weight
+  std::string tied_to;  ///< name of the parameter that is also this weight
   Over over = Over::tokens;
-  bool tanh = false;                  ///< BERT's pooler
-  bool softcap = false;               ///< logits pass through cap * tanh(logits / cap) (Gemma 2)
+  bool tanh = false;     ///< BERT's pooler
+  bool softcap = false;  ///< logits pass through cap * tanh(logits / cap) (Gemma 2)
 };
 
 struct LossSpec {
-  std::int64_t width = 0;             ///< elements a row: classes, or features where the model ends in no logits
-  bool classes = true;                ///< cross-entropy over classes; else one kernel on the features
-  bool over_tokens = true;            ///< a row is a token, else a sequence
+  std::int64_t width = 0;   ///< elements a row: classes, or features where the model ends in no logits
+  bool classes = true;      ///< cross-entropy over classes; else one kernel on the features
+  bool over_tokens = true;  ///< a row is a token, else a sequence
 };
 
 /// One item of an inline list.
@@ -155,7 +155,7 @@ struct InlineModule {
   enum class Kind : std::uint8_t { linear, conv2d, norm, embedding, activation, shapes };
   Kind kind = Kind::shapes;
   std::string name;
-  std::int64_t in = 0, out = 0;       ///< of linear and conv2d; embedding: rows and columns; norm: out
+  std::int64_t in = 0, out = 0;  ///< of linear and conv2d; embedding: rows and columns; norm: out
   std::int64_t kernel_height = 1, kernel_width = 1, groups = 1;
   std::int64_t output_height = 0, output_width = 0;
   bool bias = false;
@@ -168,16 +168,16 @@ struct InlineSpec {
 };
 
 struct LayerSpec {
-  std::string name;                              ///< of the type: "llama block"
+  std::string name;  ///< of the type: "llama block"
   bool block = false;
   std::variant<EmbeddingSpec, PatchSpec, BlockSpec, HeadSpec, LossSpec, InlineSpec> what;
-  std::vector<std::string_view> registration;    ///< module names in registration order where it is not the order of use
+  std::vector<std::string_view> registration;  ///< module names in registration order where it is not the order of use
 };
 
 struct LayerInstance {
-  std::string name;                              ///< "model.layers.3"
+  std::string name;  ///< "model.layers.3"
   std::int32_t spec = 0;
-  bool prefixed = true;                          ///< parameter names start with `name`
+  bool prefixed = true;  ///< parameter names start with `name`
 };
 
 /// LoRA adapters beside the linear modules whose name ends in one of `targets`.
@@ -189,20 +189,20 @@ struct Adaptation {
 /// Parameters and layers, derived from the layer descriptions.
 struct Tables {
   std::shared_ptr<const std::vector<Parameter>> parameters;
-  std::shared_ptr<const std::vector<Layer>> layers;   ///< Layer::type indexes Architecture::specs
+  std::shared_ptr<const std::vector<Layer>> layers;  ///< Layer::type indexes Architecture::specs
   std::vector<ParameterId> tied;
-  std::vector<std::vector<std::int32_t>> local;       ///< by spec: registration index of the i-th parameter in order of use
+  std::vector<std::vector<std::int32_t>> local;  ///< by spec: registration index of the i-th parameter in order of use
 };
 
 struct Architecture {
   std::string name, family;
   std::vector<std::string> warnings;
-  std::int64_t learned_positions = 0;   ///< longest sequence; 0: any
-  std::int64_t fixed_sequence = 0;      ///< the only sequence length (ViT); 0: the training's
-  double widest = 1;                    ///< bound on the elements a token of any tensor but attention scores
-  std::int64_t heads = 1;               ///< bound on the heads of any attention
+  std::int64_t learned_positions = 0;  ///< longest sequence; 0: any
+  std::int64_t fixed_sequence = 0;     ///< the only sequence length (ViT); 0: the training's
+  double widest = 1;                   ///< bound on the elements a token of any tensor but attention scores
+  std::int64_t heads = 1;              ///< bound on the heads of any attention
   std::vector<LayerSpec> specs;
-  std::vector<LayerInstance> instances; ///< in forward order
+  std::vector<LayerInstance> instances;        ///< in forward order
   std::vector<std::string_view> registration;  ///< prefixes of full names in registration order; empty: forward order
   Tables tables;
 };

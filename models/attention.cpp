@@ -39,8 +39,9 @@ Qkv project(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
   const BlockNames& names = block.names;
   const std::int64_t q_width = a.heads * a.head_dim, k_width = a.kv_heads * a.head_dim, v_width = a.kv_heads * a.value_dim;
   if (a.projection == AttentionSpec::Projection::fused) {
-    const TensorIndex qkv = linear(b, std::string(names.qkv), x,
-                                   {.in = block.hidden, .out = q_width + k_width + v_width, .bias = a.qkv_bias, .transposed = a.transposed});
+    const TensorIndex qkv =
+        linear(b, std::string(names.qkv), x,
+               {.in = block.hidden, .out = q_width + k_width + v_width, .bias = a.qkv_bias, .transposed = a.transposed});
     return {qkv, qkv, qkv};
   }
   Qkv heads{};
@@ -81,8 +82,8 @@ Qkv project_latent(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
   } else {
     q = linear(b, self + ".q_proj", x, {.in = block.hidden, .out = q_width});
   }
-  const TensorIndex low = linear(b, self + ".kv_a_proj_with_mqa", x,
-                                 {.in = block.hidden, .out = a.kv_rank + a.rope_dim, .bias = a.latent_bias});
+  const TensorIndex low =
+      linear(b, self + ".kv_a_proj_with_mqa", x, {.in = block.hidden, .out = a.kv_rank + a.rope_dim, .bias = a.latent_bias});
   const TensorIndex normed = norm(b, self + ".kv_a_layernorm", low, NormKind::rms, a.kv_rank, b.tokens() * a.kv_rank);
   const TensorIndex kv = linear(b, self + ".kv_b_proj", normed, {.in = a.kv_rank, .out = a.heads * (nope + a.value_dim)});
 

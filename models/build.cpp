@@ -47,7 +47,8 @@ struct Flow {
   auto operator<=>(const Flow&) const = default;
 };
 
-Flow flow_of(const Layer& layer, bool input_needs_gradient, const std::vector<Parameter>& parameters, const std::vector<std::int32_t>& local) {
+Flow flow_of(const Layer& layer, bool input_needs_gradient, const std::vector<Parameter>& parameters,
+             const std::vector<std::int32_t>& local) {
   Flow flow{layer.type, input_needs_gradient, std::vector<bool>(local.size())};
   for (std::size_t i = 0; i < local.size(); ++i) {
     const ParameterId id = layer.parameters[static_cast<std::size_t>(local[i])];
@@ -63,7 +64,8 @@ Flops work_of(const LayerType& type) {
 }
 
 /// Fills types, layers and FLOPs.
-void build_layers(Model& model, const Architecture& architecture, const Tables& tables, const BatchShape& shape, const Adaptation* adaptation) {
+void build_layers(Model& model, const Architecture& architecture, const Tables& tables, const BatchShape& shape,
+                  const Adaptation* adaptation) {
   std::map<Flow, std::int32_t> known;
   std::vector<std::int32_t> types;
   std::vector<Flops> work;
@@ -74,9 +76,9 @@ void build_layers(Model& model, const Architecture& architecture, const Tables& 
     gradient_flows = gradient_flows || std::find(flow.trainable.begin(), flow.trainable.end(), true) != flow.trainable.end();
     const auto [at, fresh] = known.try_emplace(std::move(flow), static_cast<std::int32_t>(model.types.size()));
     if (fresh) {
-      BuiltLayer built = build_layer(architecture.specs[static_cast<std::size_t>(layer.type)], shape,
-                                     {.input_needs_gradient = at->first.input_needs_gradient, .trainable = &at->first.trainable,
-                                      .adaptation = adaptation});
+      BuiltLayer built = build_layer(
+          architecture.specs[static_cast<std::size_t>(layer.type)], shape,
+          {.input_needs_gradient = at->first.input_needs_gradient, .trainable = &at->first.trainable, .adaptation = adaptation});
       number_parameters(built, local);
       work.push_back(work_of(built.type));
       model.types.push_back(std::move(built.type));
@@ -99,7 +101,8 @@ Problems check_sequence(const Architecture& architecture, const Training& traini
                          std::to_string(architecture.learned_positions) + " positions that " + architecture.name + " has learned");
   const BatchShape shape = shape_of(architecture, training);
   const double tokens = static_cast<double>(shape.batch) * static_cast<double>(shape.sequence);
-  const double scores = training.attention == AttentionKind::plain ? static_cast<double>(shape.sequence) * static_cast<double>(architecture.heads) : 1;
+  const double scores =
+      training.attention == AttentionKind::plain ? static_cast<double>(shape.sequence) * static_cast<double>(architecture.heads) : 1;
   if (tokens * std::max(architecture.widest, scores) > max_tensor)
     problems.add({}, "a micro-batch of " + std::to_string(shape.batch) + " sequences of " + std::to_string(shape.sequence) +
                          " tokens needs tensors of more than 10^15 elements");

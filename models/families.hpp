@@ -53,24 +53,24 @@ class ConfigReader {
 struct Transformer {
   std::int64_t layers = 0;
   EmbeddingSpec embedding;
-  PatchSpec patches;                            ///< instead of the embedding where `vision`
+  PatchSpec patches;  ///< instead of the embedding where `vision`
   bool vision = false;
   BlockSpec block;
   std::string_view blocks = "model.layers";
   std::vector<std::string_view> block_registration;
-  std::vector<std::string_view> registration;   ///< of the whole model
-  std::vector<std::int64_t> windows;            ///< by layer, where layers differ
-  MlpSpec dense;                                ///< the feed-forward part of layers without experts
-  std::vector<bool> dense_layers;               ///< by layer; empty: all as `block`
+  std::vector<std::string_view> registration;  ///< of the whole model
+  std::vector<std::int64_t> windows;           ///< by layer, where layers differ
+  MlpSpec dense;                               ///< the feed-forward part of layers without experts
+  std::vector<bool> dense_layers;              ///< by layer; empty: all as `block`
   HeadSpec head;
   LossSpec loss;
-  std::int64_t learned_positions = 0;           ///< longest sequence; 0: any
+  std::int64_t learned_positions = 0;  ///< longest sequence; 0: any
   std::vector<std::string> warnings;
 };
 
 struct Family {
   std::string_view name;
-  std::vector<std::string_view> model_types;    ///< besides the name itself
+  std::vector<std::string_view> model_types;  ///< besides the name itself
   Transformer (*describe)(ConfigReader& config);
 };
 

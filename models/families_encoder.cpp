@@ -15,7 +15,9 @@ Transformer encoder_like(ConfigReader& config) {
   const std::int64_t heads = config.size({"num_attention_heads"}, 1 << 14);
   read_heads(config, t.block.attention, hidden, heads, heads);
   set_sizes(t, hidden, 0);
-  t.dense = {.width = config.size_or({"intermediate_size"}, 4 * hidden, 1 << 22), .gated = false, .bias = true,
+  t.dense = {.width = config.size_or({"intermediate_size"}, 4 * hidden, 1 << 22),
+             .gated = false,
+             .bias = true,
              .activation = config.activation({"hidden_act"}, "gelu", t.warnings)};
   t.block.mlp = t.dense;
   t.block.norm = NormKind::layer;
@@ -39,8 +41,12 @@ Transformer bert(ConfigReader& config) {
   e.norm = NormKind::layer;
   e.norm_name = "embeddings.LayerNorm";
   e.dropout = true;
-  t.registration = {"embeddings.word_embeddings", "embeddings.position_embeddings", "embeddings.token_type_embeddings", "embeddings",
-                    "encoder", "pooler"};
+  t.registration = {"embeddings.word_embeddings",
+                    "embeddings.position_embeddings",
+                    "embeddings.token_type_embeddings",
+                    "embeddings",
+                    "encoder",
+                    "pooler"};
   t.blocks = "encoder.layer";
   t.block.residual = Residual::post;
   BlockNames& n = t.block.names;

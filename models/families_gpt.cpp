@@ -140,11 +140,12 @@ Transformer opt(ConfigReader& config) {
   t.block.names.attention_norm = "self_attn_layer_norm";
   t.block.names.mlp_norm = "final_layer_norm";
   name_mlp(t, "fc1", "fc2");
-  t.block_registration = {"self_attn.k_proj", "self_attn.v_proj", "self_attn.q_proj", "self_attn.out_proj", "self_attn_layer_norm",
-                          "fc1", "fc2", "final_layer_norm"};
+  t.block_registration = {
+      "self_attn.k_proj", "self_attn.v_proj", "self_attn.q_proj", "self_attn.out_proj", "self_attn_layer_norm", "fc1", "fc2",
+      "final_layer_norm"};
   // The decoder registers its final norm before its layers: DeepSpeed's buckets depend on it.
-  t.registration = {"model.decoder.embed_tokens", "model.decoder.embed_positions", "model.decoder.project_out", "model.decoder.project_in",
-                    "model.decoder.final_layer_norm", "model.decoder.layers"};
+  t.registration = {"model.decoder.embed_tokens", "model.decoder.embed_positions",  "model.decoder.project_out",
+                    "model.decoder.project_in",   "model.decoder.final_layer_norm", "model.decoder.layers"};
   tie(t, config.flag({"tie_word_embeddings"}, true));
   return t;
 }
@@ -152,8 +153,8 @@ Transformer opt(ConfigReader& config) {
 Transformer bloom(ConfigReader& config) {
   const std::int64_t hidden = config.size({"hidden_size", "n_embed"});
   Transformer t = gpt_like(config, hidden, config.size({"n_layer", "num_hidden_layers"}, max_layers),
-                           config.size({"n_head", "num_attention_heads"}, max_heads), config.size({"vocab_size"}, max_vocabulary), 4 * hidden,
-                           Activation::gelu);
+                           config.size({"n_head", "num_attention_heads"}, max_heads), config.size({"vocab_size"}, max_vocabulary),
+                           4 * hidden, Activation::gelu);
   transformer_names(t, "transformer.word_embeddings", "transformer.ln_f");
   t.embedding.norm = NormKind::layer;
   t.embedding.norm_name = "transformer.word_embeddings_layernorm";
@@ -181,9 +182,9 @@ Transformer falcon(ConfigReader& config) {
   const std::int64_t hidden = config.size({"hidden_size"});
   const std::int64_t heads = config.size({"num_attention_heads", "n_head"}, max_heads);
   const bool new_decoder = config.flag({"new_decoder_architecture"}, false), biased = config.flag({"bias"}, false);
-  Transformer t = gpt_like(config, hidden, config.size({"num_hidden_layers", "n_layer"}, max_layers), heads,
-                           config.size({"vocab_size"}, max_vocabulary), config.size_or({"ffn_hidden_size"}, 4 * hidden, max_width),
-                           Activation::gelu);
+  Transformer t =
+      gpt_like(config, hidden, config.size({"num_hidden_layers", "n_layer"}, max_layers), heads,
+               config.size({"vocab_size"}, max_vocabulary), config.size_or({"ffn_hidden_size"}, 4 * hidden, max_width), Activation::gelu);
   const std::int64_t grouped = config.size_or({"num_kv_heads", "n_head_kv"}, heads, max_heads);
   const bool multi_query = config.flag({"multi_query"}, true);
   read_heads(config, t.block.attention, hidden, heads, new_decoder ? grouped : multi_query ? 1 : heads);
@@ -236,8 +237,8 @@ Transformer phi(ConfigReader& config) {
   const Activation activation = config.activation({"hidden_act"}, "gelu_new", warnings);
   const std::int64_t hidden = config.size({"hidden_size"});
   const std::int64_t heads = config.size({"num_attention_heads"}, max_heads);
-  Transformer t = gpt_like(config, hidden, config.size({"num_hidden_layers"}, max_layers), heads, config.size({"vocab_size"}, max_vocabulary),
-                           config.size({"intermediate_size"}, max_width), activation);
+  Transformer t = gpt_like(config, hidden, config.size({"num_hidden_layers"}, max_layers), heads,
+                           config.size({"vocab_size"}, max_vocabulary), config.size({"intermediate_size"}, max_width), activation);
   t.warnings = std::move(warnings);
   read_heads(config, t.block.attention, hidden, heads, config.size_or({"num_key_value_heads"}, heads, max_heads));
   t.head.norm_name = "model.final_layernorm";

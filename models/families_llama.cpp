@@ -72,8 +72,8 @@ void alternate_windows(ConfigReader& config, Transformer& t, std::int64_t window
 }
 
 void head_norms_after_projections(Transformer& t) {
-  t.block_registration = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm",
-                          "self_attn.k_norm", "mlp"};
+  t.block_registration = {
+      "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm", "mlp"};
 }
 
 Transformer llama(ConfigReader& config) {
@@ -135,8 +135,8 @@ void sandwich(Transformer& t) {
   t.block.names.after_attention_norm = "post_attention_layernorm";
   t.block.names.mlp_norm = "pre_feedforward_layernorm";
   t.block.names.after_mlp_norm = "post_feedforward_layernorm";
-  t.block_registration = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
-                          "post_feedforward_layernorm"};
+  t.block_registration = {
+      "self_attn", "mlp", "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"};
 }
 
 Transformer gemma2(ConfigReader& config) {
@@ -152,8 +152,8 @@ Transformer gemma3(ConfigReader& config) {
   sandwich(t);
   t.block.attention.qk_norm = NormKind::rms_fp32_weight;
   head_norms_after_projections(t);
-  t.block_registration.insert(t.block_registration.end(), {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
-                                                           "post_feedforward_layernorm"});
+  t.block_registration.insert(t.block_registration.end(),
+                              {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"});
   alternate_windows(config, t, config.size_or({"sliding_window"}, 4096, std::int64_t{1} << 40, 0),
                     config.size_or({"sliding_window_pattern", "_sliding_window_pattern"}, 6, 1 << 12));
   return t;

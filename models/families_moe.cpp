@@ -12,8 +12,7 @@ constexpr std::int64_t max_experts = 1 << 12, max_width = 1 << 22;
 
 void check_top_k(ConfigReader& config, const MoeSpec& moe) {
   if (moe.top_k > moe.experts)
-    config.problem("num_experts_per_tok",
-                   std::to_string(moe.top_k) + " experts per token, but there are " + std::to_string(moe.experts));
+    config.problem("num_experts_per_tok", std::to_string(moe.top_k) + " experts per token, but there are " + std::to_string(moe.experts));
 }
 
 Transformer mixtral(ConfigReader& config) {
@@ -53,8 +52,14 @@ Transformer qwen2_moe(ConfigReader& config) {
   check_top_k(config, moe);
   t.block.mlp = moe;
   t.block.attention.qkv_bias = config.flag({"qkv_bias"}, true);
-  t.block_registration = {"self_attn", "mlp.gate", "mlp.experts", "mlp.shared_expert", "mlp.shared_expert_gate", "mlp",
-                          "input_layernorm", "post_attention_layernorm"};
+  t.block_registration = {"self_attn",
+                          "mlp.gate",
+                          "mlp.experts",
+                          "mlp.shared_expert",
+                          "mlp.shared_expert_gate",
+                          "mlp",
+                          "input_layernorm",
+                          "post_attention_layernorm"};
   qwen_dense_layers(config, t);
   return t;
 }
@@ -70,8 +75,9 @@ Transformer qwen3_moe(ConfigReader& config) {
   AttentionSpec& a = t.block.attention;
   a.qkv_bias = a.out_bias = config.flag({"attention_bias"}, false);
   a.qk_norm = NormKind::rms;
-  t.block_registration = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm",
-                          "self_attn.k_norm", "mlp", "input_layernorm", "post_attention_layernorm"};
+  t.block_registration = {
+      "self_attn.q_proj", "self_attn.k_proj",        "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm", "mlp",
+      "input_layernorm",  "post_attention_layernorm"};
   qwen_dense_layers(config, t);
   return t;
 }
@@ -111,8 +117,8 @@ Transformer deepseek(ConfigReader& config, bool correction_bias) {
   t.head.norm = NormKind::rms;
   t.head.norm_name = "model.norm";
   t.block.names.shared = "mlp.shared_experts";
-  t.block_registration = {"self_attn", "mlp.experts", "mlp.gate", "mlp.shared_experts", "mlp", "input_layernorm",
-                          "post_attention_layernorm"};
+  t.block_registration = {
+      "self_attn", "mlp.experts", "mlp.gate", "mlp.shared_experts", "mlp", "input_layernorm", "post_attention_layernorm"};
   if (config.size_or({"num_nextn_predict_layers"}, 0, 1 << 12, 0) > 0)
     t.warnings.emplace_back("num_nextn_predict_layers: the layers that predict further tokens are left out, as in transformers");
   tie(t, config.flag({"tie_word_embeddings"}, false));

@@ -63,7 +63,11 @@ std::int32_t add_spec(Architecture& a, LayerSpec spec) {
 
 /// Blocks that differ in window or in having experts are types of their own.
 void add_blocks(Architecture& a, const Transformer& t) {
-  struct Variant { std::int64_t window; bool dense; std::int32_t spec; };
+  struct Variant {
+    std::int64_t window;
+    bool dense;
+    std::int32_t spec;
+  };
   std::vector<Variant> variants;
   for (std::int64_t i = 0; i < t.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -94,7 +98,8 @@ double widest(const Transformer& t) {
     width = std::max({width, real(moe->width), real(moe->shared_width)});
   }
   return std::max({real(t.embedding.vocabulary), real(t.head.outputs), 2 * rows * std::max(real(t.block.hidden), width),
-                   3 * real(a.heads) * real(a.head_dim + a.value_dim), real(t.patches.channels) * real(t.patches.patch) * real(t.patches.patch)});
+                   3 * real(a.heads) * real(a.head_dim + a.value_dim),
+                   real(t.patches.channels) * real(t.patches.patch) * real(t.patches.patch)});
 }
 
 Architecture architecture_of(Transformer t, const std::string& family) {
@@ -124,7 +129,8 @@ void check_size(const Transformer& t, const Node& config, Problems& problems) {
   const AttentionSpec& a = t.block.attention;
   double block = h * static_cast<double>(2 * a.heads + 2 * a.kv_heads) * static_cast<double>(a.head_dim + a.value_dim) +
                  3 * h * static_cast<double>(t.dense.width);
-  if (moe != nullptr) block += 3 * h * (static_cast<double>(experts) * static_cast<double>(moe->width) + static_cast<double>(moe->shared_width));
+  if (moe != nullptr)
+    block += 3 * h * (static_cast<double>(experts) * static_cast<double>(moe->width) + static_cast<double>(moe->shared_width));
   const double total = layers * block + 2 * h * static_cast<double>(std::max(t.embedding.vocabulary, t.head.outputs));
   if (total > max_elements) problems.add(config.where, "the model would have more than 10^16 parameters");
   if (t.layers * (3 * experts + 20) > max_tensors)
@@ -175,7 +181,8 @@ Result<std::shared_ptr<const Architecture>> read_hf_config(const Node& config) {
 
   Architecture architecture = architecture_of(std::move(transformer), std::string(family->name));
   architecture.name = model_name(config, architecture.family);
-  if (text.part) architecture.warnings.push_back("only the text model of '" + architecture.name + "' is counted; its other parts are left out");
+  if (text.part)
+    architecture.warnings.push_back("only the text model of '" + architecture.name + "' is counted; its other parts are left out");
   architecture.tables = tabulate(architecture, nullptr);
   return std::make_shared<const Architecture>(std::move(architecture));
 }

@@ -26,9 +26,9 @@ struct Architecture;
 /// `trainable:` of a scenario: all, LoRA adapters, or name patterns.
 struct Trainable {
   bool all = true;
-  std::int64_t lora_rank = 0;               ///< > 0: adapters of this rank on the modules named in `targets`, everything else frozen
+  std::int64_t lora_rank = 0;  ///< > 0: adapters of this rank on the modules named in `targets`, everything else frozen
   std::vector<std::string> targets;
-  std::vector<std::string> patterns;        ///< parameters whose name matches one of these globs train, the others do not
+  std::vector<std::string> patterns;  ///< parameters whose name matches one of these globs train, the others do not
 };
 
 /// A Model at one batch shape and precision. Problems: a sequence longer than the learned positions, patterns that match nothing.

@@ -42,20 +42,30 @@ TensorIndex shapes(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
 TensorIndex item(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
   using Kind = InlineModule::Kind;
   switch (m.kind) {
-    case Kind::linear: return linear(b, m.name, fitted(b, m, x, b.tokens() * m.in), {.in = m.in, .out = m.out, .bias = m.bias});
+    case Kind::linear:
+      return linear(b, m.name, fitted(b, m, x, b.tokens() * m.in), {.in = m.in, .out = m.out, .bias = m.bias});
     case Kind::conv2d: {
       // The input's height and width are not stated; the tensor before is read as it is, the first one has the output's.
       if (x < 0) x = b.input("input", b.tokens() * m.in * m.output_height * m.output_width, b.batch().compute);
       return conv2d(b, m.name, x,
-                    {.in = m.in, .out = m.out, .kernel_height = m.kernel_height, .kernel_width = m.kernel_width, .groups = m.groups,
-                     .output_height = m.output_height, .output_width = m.output_width, .bias = m.bias});
+                    {.in = m.in,
+                     .out = m.out,
+                     .kernel_height = m.kernel_height,
+                     .kernel_width = m.kernel_width,
+                     .groups = m.groups,
+                     .output_height = m.output_height,
+                     .output_width = m.output_width,
+                     .bias = m.bias});
     }
     case Kind::norm:
       if (x < 0) x = b.input("input", b.tokens() * m.out, b.batch().compute);
       return norm(b, m.name, x, m.bias ? NormKind::layer : NormKind::layer_without_bias, m.out);
-    case Kind::embedding: return lookup(b, m.name, m.in, m.out);
-    case Kind::activation: return x < 0 ? x : activation(b, m.name, x, Activation::relu);
-    case Kind::shapes: return shapes(b, m, x);
+    case Kind::embedding:
+      return lookup(b, m.name, m.in, m.out);
+    case Kind::activation:
+      return x < 0 ? x : activation(b, m.name, x, Activation::relu);
+    case Kind::shapes:
+      return shapes(b, m, x);
   }
   return x;
 }

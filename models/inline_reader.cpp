@@ -141,12 +141,18 @@ Item read_item(const Node& node, Problems& problems) {
 std::int64_t width_after(const InlineModule& m, std::int64_t before) {
   using Kind = InlineModule::Kind;
   switch (m.kind) {
-    case Kind::linear: return m.out;
-    case Kind::conv2d: return m.out * m.output_height * m.output_width;
-    case Kind::norm: return before > 0 ? before : m.out;
-    case Kind::embedding: return m.out;
-    case Kind::activation: return before;
-    case Kind::shapes: break;
+    case Kind::linear:
+      return m.out;
+    case Kind::conv2d:
+      return m.out * m.output_height * m.output_width;
+    case Kind::norm:
+      return before > 0 ? before : m.out;
+    case Kind::embedding:
+      return m.out;
+    case Kind::activation:
+      return before;
+    case Kind::shapes:
+      break;
   }
   std::int64_t width = before;
   for (const auto& [name, shape] : m.shapes)
@@ -159,7 +165,8 @@ double widest_input(const InlineModule& m) {
   using Kind = InlineModule::Kind;
   double widest = 1;
   if (m.kind == Kind::linear) widest = static_cast<double>(m.in);
-  if (m.kind == Kind::conv2d) widest = static_cast<double>(m.in) * static_cast<double>(m.output_height) * static_cast<double>(m.output_width);
+  if (m.kind == Kind::conv2d)
+    widest = static_cast<double>(m.in) * static_cast<double>(m.output_height) * static_cast<double>(m.output_width);
   for (const auto& [name, shape] : m.shapes)
     for (std::size_t d = 1; d < shape.size(); ++d) widest = std::max(widest, static_cast<double>(shape[d]));
   return widest;
@@ -193,11 +200,16 @@ double elements(const InlineModule& m) {
   double sum = 0;
   switch (m.kind) {
     case Kind::linear:
-    case Kind::embedding: return in * out;
-    case Kind::conv2d: return in * out * static_cast<double>(m.kernel_height) * static_cast<double>(m.kernel_width);
-    case Kind::norm: return 2 * out;
-    case Kind::activation: return 0;
-    case Kind::shapes: break;
+    case Kind::embedding:
+      return in * out;
+    case Kind::conv2d:
+      return in * out * static_cast<double>(m.kernel_height) * static_cast<double>(m.kernel_width);
+    case Kind::norm:
+      return 2 * out;
+    case Kind::activation:
+      return 0;
+    case Kind::shapes:
+      break;
   }
   for (const auto& [name, shape] : m.shapes) {
     double product = 1;

@@ -8,7 +8,8 @@ namespace shardsim {
 namespace {
 
 bool ends_in(std::string_view module, std::string_view target) {
-  return module == target || (module.size() > target.size() && module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
+  return module == target ||
+         (module.size() > target.size() && module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
 }
 
 void add(Work& work, Kernels kernels) {

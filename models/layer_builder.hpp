@@ -14,8 +14,8 @@ namespace shardsim {
 
 /// What a layer type depends on besides its description.
 struct BatchShape {
-  std::int64_t batch = 1;      ///< sequences
-  std::int64_t sequence = 1;   ///< tokens each
+  std::int64_t batch = 1;          ///< sequences
+  std::int64_t sequence = 1;       ///< tokens each
   DType compute = DType::bf16;     ///< of matrix products and their outputs
   DType parameters = DType::bf16;  ///< differs from `compute` under autocast
   double dropout = 0;
@@ -37,11 +37,11 @@ struct GradientFlow {
 };
 
 struct DeclaredParameter {
-  std::string name;                  ///< within the layer: "self_attn.q_proj.weight"
+  std::string name;  ///< within the layer: "self_attn.q_proj.weight"
   std::vector<std::int64_t> shape;
   bool routed_expert = false;
-  bool by_rule = false;              ///< moved by a rule, never by a gradient
-  std::string tied_to;               ///< full name of the parameter that this one is
+  bool by_rule = false;  ///< moved by a rule, never by a gradient
+  std::string tied_to;   ///< full name of the parameter that this one is
 };
 
 struct BuiltLayer {
@@ -109,7 +109,10 @@ class LayerBuilder {
   [[nodiscard]] BuiltLayer finish(TensorIndex output) &&;
 
  private:
-  struct Read { std::int32_t module; TensorIndex tensor; };
+  struct Read {
+    std::int32_t module;
+    TensorIndex tensor;
+  };
   void close();
   void accumulate_gradients();
   [[nodiscard]] bool trainable(std::int32_t parameter) const;

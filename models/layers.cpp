@@ -53,11 +53,14 @@ TensorIndex sequential(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
 TensorIndex emit(LayerBuilder& b, const BlockSpec& block) {
   const TensorIndex x = b.input("block input", b.tokens() * block.hidden, b.batch().stream());
   switch (block.residual) {
-    case Residual::parallel: return parallel(b, block, x);
-    case Residual::post: return post_norm(b, block, x);
+    case Residual::parallel:
+      return parallel(b, block, x);
+    case Residual::post:
+      return post_norm(b, block, x);
     case Residual::pre:
     case Residual::sandwich:
-    case Residual::branch: return sequential(b, block, x);
+    case Residual::branch:
+      return sequential(b, block, x);
   }
   return x;
 }

@@ -11,7 +11,9 @@ namespace {
 
 std::string under(std::string_view prefix, std::string_view name) { return std::string(prefix) + '.' + std::string(name); }
 
-struct GatedNames { std::string gate, act, up, multiply, down; };
+struct GatedNames {
+  std::string gate, act, up, multiply, down;
+};
 
 /// down(act(gate(x)) * up(x)): autograd keeps x, gate(x), act, up(x) and the product.
 TensorIndex gated(LayerBuilder& b, const GatedNames& names, TensorIndex x, std::int64_t in, const MlpSpec& mlp) {
@@ -57,11 +59,10 @@ TensorIndex feed_forward(LayerBuilder& b, const BlockSpec& block, const MlpSpec&
                         std::string(names.down)};
     return gated(b, of, x, block.hidden, mlp);
   }
-  const TensorIndex up = linear(b, std::string(names.up), x,
-                                {.in = block.hidden, .out = mlp.width, .bias = mlp.bias, .transposed = mlp.transposed});
+  const TensorIndex up =
+      linear(b, std::string(names.up), x, {.in = block.hidden, .out = mlp.width, .bias = mlp.bias, .transposed = mlp.transposed});
   const TensorIndex act = activation(b, under(names.mlp, "act"), up, mlp.activation);
-  return linear(b, std::string(names.down), act,
-                {.in = mlp.width, .out = block.hidden, .bias = mlp.bias, .transposed = mlp.transposed});
+  return linear(b, std::string(names.down), act, {.in = mlp.width, .out = block.hidden, .bias = mlp.bias, .transposed = mlp.transposed});
 }
 
 namespace {
@@ -79,7 +80,8 @@ struct ExpertMatrix {
   std::int64_t out, in;
 };
 std::array<ExpertMatrix, 3> expert_matrices(const BlockNames& names, const MoeSpec& moe, std::int64_t hidden) {
-  const ExpertMatrix gate{names.expert_gate, moe.width, hidden}, up{names.expert_up, moe.width, hidden}, down{names.expert_down, hidden, moe.width};
+  const ExpertMatrix gate{names.expert_gate, moe.width, hidden}, up{names.expert_up, moe.width, hidden},
+      down{names.expert_down, hidden, moe.width};
   if (moe.down_before_up) return {gate, down, up};
   return {gate, up, down};
 }
@@ -147,7 +149,10 @@ TensorIndex route(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe, T
   const std::int64_t scores = b.tokens() * moe.experts;
   const TensorIndex logits = linear(b, std::string(block.names.router), x, {.in = block.hidden, .out = moe.experts});
   if (moe.correction_bias)
-    b.declare({.name = under(block.names.router, "e_score_correction_bias"), .shape = {moe.experts}, .routed_expert = false, .by_rule = true,
+    b.declare({.name = under(block.names.router, "e_score_correction_bias"),
+               .shape = {moe.experts},
+               .routed_expert = false,
+               .by_rule = true,
                .tied_to = {}});
   b.begin(under(block.names.router, "top_k"));
   b.read(logits);
@@ -183,8 +188,8 @@ TensorIndex mixture_of_experts(LayerBuilder& b, const BlockSpec& block, const Mo
   if (moe.shared_width == 0) return routed;
   const std::string shared(block.names.shared);
   const MlpSpec mlp{.width = moe.shared_width, .activation = moe.activation};
-  const GatedNames of{under(shared, block.names.expert_gate), shared + ".act_fn", under(shared, block.names.expert_up), shared + ".multiply",
-                      under(shared, block.names.expert_down)};
+  const GatedNames of{under(shared, block.names.expert_gate), shared + ".act_fn", under(shared, block.names.expert_up),
+                      shared + ".multiply", under(shared, block.names.expert_down)};
   TensorIndex output = gated(b, of, x, block.hidden, mlp);
   if (moe.shared_gate) {
     const TensorIndex gate = linear(b, std::string(block.names.shared_gate), x, {.in = block.hidden, .out = 1});

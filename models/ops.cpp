@@ -165,12 +165,16 @@ TensorIndex norm(LayerBuilder& b, std::string name, TensorIndex x, NormKind kind
   if (kind == NormKind::layer) b.declare("bias", {size});
   b.read(x);
   switch (kind) {
-    case NormKind::none: return x;
+    case NormKind::none:
+      return x;
     case NormKind::layer:
-    case NormKind::layer_without_bias: return layer_norm(b, x, size, n);
-    case NormKind::layer_plain: return plain_layer_norm(b, x, size, n);
+    case NormKind::layer_without_bias:
+      return layer_norm(b, x, size, n);
+    case NormKind::layer_plain:
+      return plain_layer_norm(b, x, size, n);
     case NormKind::rms:
-    case NormKind::rms_fp32_weight: return rms_norm(b, x, kind, size, n);
+    case NormKind::rms_fp32_weight:
+      return rms_norm(b, x, kind, size, n);
   }
   return x;
 }

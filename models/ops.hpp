@@ -15,7 +15,7 @@ namespace shardsim {
 struct Linear {
   std::int64_t in = 0, out = 0;
   bool bias = false;
-  bool transposed = false;        ///< weight (in, out)
+  bool transposed = false;  ///< weight (in, out)
   std::string_view tied_to = "";
 };
 

@@ -27,9 +27,8 @@ std::vector<std::int32_t> sorted(std::size_t count, const std::vector<std::strin
   if (prefixes.empty()) return order;
   std::vector<std::size_t> ranks(count);
   for (std::size_t i = 0; i < count; ++i) ranks[i] = rank_of(name_of(i), prefixes);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return ranks[static_cast<std::size_t>(a)] < ranks[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return ranks[static_cast<std::size_t>(a)] < ranks[static_cast<std::size_t>(b)]; });
   return order;
 }
 
@@ -40,8 +39,8 @@ struct Declared {
 
 Declared declare(const LayerSpec& spec, const Adaptation* adaptation) {
   BuiltLayer built = build_layer(spec, BatchShape{}, {.input_needs_gradient = true, .trainable = nullptr, .adaptation = adaptation});
-  const auto order = sorted(built.parameters.size(), spec.registration,
-                            [&](std::size_t i) -> std::string_view { return built.parameters[i].name; });
+  const auto order =
+      sorted(built.parameters.size(), spec.registration, [&](std::size_t i) -> std::string_view { return built.parameters[i].name; });
   Declared declared;
   declared.local.resize(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {

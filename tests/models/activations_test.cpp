@@ -105,7 +105,8 @@ std::vector<std::string> logits_of(const Loss& loss) {
   std::vector<std::string> all;
   for (const Tensor& t : model->types.back().tensors) {
     EXPECT_TRUE(t.logits);
-    all.push_back(t.name + " " + std::string(name_of(t.dtype)) + " " + std::to_string(t.elements.value() / 128256) + (t.saved_by >= 0 ? " kept" : ""));
+    all.push_back(t.name + " " + std::string(name_of(t.dtype)) + " " + std::to_string(t.elements.value() / 128256) +
+                  (t.saved_by >= 0 ? " kept" : ""));
   }
   return all;
 }
@@ -114,7 +115,8 @@ TEST(Loss, KindsDifferInWhatTheyMaterialise) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(logits_of({}), (Names{"logits bf16 2048 kept", "logits in fp32 fp32 2048", "log-probabilities fp32 2048 kept"}));
   EXPECT_EQ(logits_of({Loss::Kind::fused, 1}), (Names{"logits bf16 2048 kept"}));
-  EXPECT_EQ(logits_of({Loss::Kind::chunked, 8}), (Names{"logits bf16 2048 kept", "logits in fp32 fp32 256", "log-probabilities fp32 256 kept"}));
+  EXPECT_EQ(logits_of({Loss::Kind::chunked, 8}),
+            (Names{"logits bf16 2048 kept", "logits in fp32 fp32 256", "log-probabilities fp32 256 kept"}));
 }
 
 // torchtitan's policy keeps every second product (q, v, gate, down) and the attention output with its log-sum-exp.
@@ -126,8 +128,8 @@ TEST(KeptForBackward, SelectiveKeepsEverySecondProduct) {
     if (m.kept_by_selective) modules.push_back(m.name);
   for (const Tensor& t : block.tensors)
     if (t.kept_by_selective) tensors.push_back(block.modules[static_cast<std::size_t>(t.producer)].name);
-  EXPECT_EQ(modules, (std::vector<std::string>{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "mlp.gate_proj",
-                                               "mlp.down_proj"}));
+  EXPECT_EQ(modules,
+            (std::vector<std::string>{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "mlp.gate_proj", "mlp.down_proj"}));
   EXPECT_EQ(tensors, (std::vector<std::string>{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "self_attn.attention",
                                                "mlp.gate_proj", "mlp.down_proj"}));
 }
@@ -148,7 +150,7 @@ TEST(KeptForBackward, AutocastKeepsCasts) {
       EXPECT_GE(t.saved_by, 0);
     }
   }
-  EXPECT_EQ(weights, 202383360 - 2 * 4096);        // all of the block but its norms
+  EXPECT_EQ(weights, 202383360 - 2 * 4096);          // all of the block but its norms
   EXPECT_EQ(inputs, std::int64_t{5} * 2048 * 4096);  // q, k, v, gate, up; the context and the product are bf16 already
 }
 

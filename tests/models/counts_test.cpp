@@ -52,9 +52,9 @@ TEST(ParameterCounts, OtherPublicConfigsAreReadOrRefusedByName) {
   std::ifstream present(data + "/inputs/hf_config/llama31_8b.json");
   if (!present) GTEST_SKIP() << "no inputs/hf_config beside the source tree";
   const std::vector<std::pair<std::string, std::int64_t>> counts{
-      {"deepseek_v3", 671026419200}, {"llama31_405b", 405853388800}, {"llama31_70b", 70553706496}, {"llama31_8b", 8030261248},
-      {"mixtral_8x7b", 46702792704}, {"qwen3_0p6b", 596049920}, {"qwen3_30b_a3b", 30532122624}, {"qwen3_8b", 8190735360},
-      {"qwen3_vl_4b", 4022468096}, {"veomni_qwen2_0p5b", 494032768}};
+      {"deepseek_v3", 671026419200}, {"llama31_405b", 405853388800},  {"llama31_70b", 70553706496},   {"llama31_8b", 8030261248},
+      {"mixtral_8x7b", 46702792704}, {"qwen3_0p6b", 596049920},       {"qwen3_30b_a3b", 30532122624}, {"qwen3_8b", 8190735360},
+      {"qwen3_vl_4b", 4022468096},   {"veomni_qwen2_0p5b", 494032768}};
   for (const auto& [name, count] : counts) {
     const auto architecture = from_file(data + "/inputs/hf_config/" + name + ".json");
     ASSERT_TRUE(architecture) << name << ": " << architecture.error().text();

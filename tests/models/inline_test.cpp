@@ -29,8 +29,8 @@ TEST(InlineLayers, AnythingWithAShapeIsAParameter) {
   EXPECT_EQ(model->total().value(), 1980);
   std::vector<std::string> names;
   for (const Parameter& p : *model->parameters) names.push_back(p.name);
-  const std::vector<std::string> expected{"embed.weight", "block.0.w1", "block.0.b1", "block.0.w2", "block.0.b2", "block.1.w1",
-                                          "block.1.b1", "block.1.w2", "block.1.b2", "norm.weight", "head.weight"};
+  const std::vector<std::string> expected{"embed.weight", "block.0.w1", "block.0.b1", "block.0.w2",  "block.0.b2", "block.1.w1",
+                                          "block.1.b1",   "block.1.w2", "block.1.b2", "norm.weight", "head.weight"};
   EXPECT_EQ(names, expected);
   EXPECT_EQ((*model->parameters)[1].shape, (std::vector<std::int64_t>{10, 8}));
   int blocks = 0;
@@ -84,8 +84,8 @@ TEST(InlineLayers, EachTypeDeclaresTorchsShapes) {
 )");
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> got;
   for (const Parameter& p : *model->parameters) got.emplace_back(p.name, p.shape);
-  const decltype(got) expected{{"table.weight", {100, 16}},        {"up.weight", {64, 16}},  {"up.bias", {64}},
-                               {"grouped.weight", {32, 16, 3, 1}}, {"grouped.bias", {32}},   {"norm.weight", {32}}};
+  const decltype(got) expected{{"table.weight", {100, 16}},        {"up.weight", {64, 16}}, {"up.bias", {64}},
+                               {"grouped.weight", {32, 16, 3, 1}}, {"grouped.bias", {32}},  {"norm.weight", {32}}};
   EXPECT_EQ(got, expected);
 }
 

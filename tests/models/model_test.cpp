@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // FLOPs, what trains, and what is refused.
-#include "models_support.hpp"  // gtest before rapidcheck/gtest.h
-
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
+
+#include "models_support.hpp"  // gtest before rapidcheck/gtest.h
 
 namespace shardsim::testing {
 namespace {
@@ -32,7 +32,12 @@ TEST(ModelFlops, AreSixPerParameterAndTokenPlusAttention) {
 
 TEST(ModelFlops, PlainAttentionCountsAsMuchAsFlash) {
   Training training;
-  const double flash = model_of(*preset("gpt2"), [&] { training.sequence_length = 1024; return training; }())->model_flops_per_micro_batch.base();
+  const double flash = model_of(*preset("gpt2"),
+                                [&] {
+                                  training.sequence_length = 1024;
+                                  return training;
+                                }())
+                           ->model_flops_per_micro_batch.base();
   training.attention = AttentionKind::plain;
   EXPECT_DOUBLE_EQ(model_of(*preset("gpt2"), training)->model_flops_per_micro_batch.base(), flash);
 }
@@ -125,12 +130,14 @@ TEST(Lora, TargetsMustExist) {
 }
 
 TEST(Patterns, TrainWhatTheyMatch) {
-  const auto model = model_of(*preset("llama-3-8b"), {}, {.all = false, .lora_rank = 0, .targets = {}, .patterns = {"lm_head.*", "model.layers.3[01].*"}});
+  const auto model =
+      model_of(*preset("llama-3-8b"), {}, {.all = false, .lora_rank = 0, .targets = {}, .patterns = {"lm_head.*", "model.layers.3[01].*"}});
   EXPECT_EQ(model->trainable().value(), 128256LL * 4096 + 2 * 218112000LL);
   // Blocks before the first that trains keep nothing.
   EXPECT_EQ(kept(model->type_of((*model->layers)[1])).value(), 0);
   EXPECT_GT(kept(model->type_of((*model->layers)[32])).value(), 0);
-  EXPECT_NE(refused("llama-3-8b", {}, {.all = false, .lora_rank = 0, .targets = {}, .patterns = {"encoder.*"}}).find("encoder.*"), std::string::npos);
+  EXPECT_NE(refused("llama-3-8b", {}, {.all = false, .lora_rank = 0, .targets = {}, .patterns = {"encoder.*"}}).find("encoder.*"),
+            std::string::npos);
 }
 
 TEST(Sequence, LearnedPositionsEnd) {
@@ -192,14 +199,20 @@ TEST(Refusal, MissingAndNonsenseValuesStandWhereTheyAre) {
   EXPECT_NE(refusal("{model_type: mixtral, " + good + ", hidden_size: 8, num_local_experts: 2, num_experts_per_tok: 3}").find("experts"),
             std::string::npos);
   EXPECT_NE(refusal("{model_type: llama, vocab_size: 16777216, hidden_size: 1048576, num_hidden_layers: 4096, num_attention_heads: 16384, "
-                    "head_dim: 16384, intermediate_size: 4194304}").find("10^16"), std::string::npos);
-  EXPECT_NE(refusal("{model_type: qwen3_moe, " + good + ", hidden_size: 8, num_experts: 4096, num_experts_per_tok: 1, "
-                    "moe_intermediate_size: 4}").find("accepted"), std::string::npos);
+                    "head_dim: 16384, intermediate_size: 4194304}")
+                .find("10^16"),
+            std::string::npos);
+  EXPECT_NE(refusal("{model_type: qwen3_moe, " + good +
+                    ", hidden_size: 8, num_experts: 4096, num_experts_per_tok: 1, "
+                    "moe_intermediate_size: 4}")
+                .find("accepted"),
+            std::string::npos);
 }
 
 TEST(Multimodal, CountsTheTextModelAndWarns) {
-  const auto model = model_of(config("{model_type: gemma3, vision_config: {hidden_size: 3}, text_config: {model_type: gemma3_text, "
-                                     "hidden_size: 2560, intermediate_size: 10240, num_hidden_layers: 34, sliding_window: 1024}}"));
+  const auto model =
+      model_of(config("{model_type: gemma3, vision_config: {hidden_size: 3}, text_config: {model_type: gemma3_text, "
+                      "hidden_size: 2560, intermediate_size: 10240, num_hidden_layers: 34, sliding_window: 1024}}"));
   EXPECT_EQ(model->total().value(), 3880263168);  // Gemma-3-4B's language model (4,300,079,472 with its vision tower and projector)
   ASSERT_EQ(model->warnings.size(), 1u);
   EXPECT_NE(model->warnings.front().find("text model"), std::string::npos);
@@ -209,13 +222,38 @@ TEST(Multimodal, CountsTheTextModelAndWarns) {
 RC_GTEST_PROP(Refusal, NoNumberIsFatal, ()) {
   const auto family = *rc::gen::elementOf(family_names());
   std::string text = "{model_type: " + family;
-  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
-                          "vocab_size", "n_embd", "n_layer", "n_head", "d_model", "n_layers", "n_heads", "ffn_dim", "num_experts",
-                          "num_local_experts", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "kv_lora_rank",
-                          "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "shared_expert_intermediate_size",
-                          "first_k_dense_replace", "image_size", "patch_size", "sliding_window", "word_embed_proj_dim"}) {
-    const auto value = *rc::gen::weightedOneOf<std::int64_t>({{6, rc::gen::elementOf(std::vector<std::int64_t>{1, 2, 4, 8, 16})},
-                                                              {1, rc::gen::inRange<std::int64_t>(-3, 20)}});
+  for (const char* key : {"hidden_size",
+                          "num_hidden_layers",
+                          "num_attention_heads",
+                          "num_key_value_heads",
+                          "head_dim",
+                          "intermediate_size",
+                          "vocab_size",
+                          "n_embd",
+                          "n_layer",
+                          "n_head",
+                          "d_model",
+                          "n_layers",
+                          "n_heads",
+                          "ffn_dim",
+                          "num_experts",
+                          "num_local_experts",
+                          "n_routed_experts",
+                          "num_experts_per_tok",
+                          "moe_intermediate_size",
+                          "kv_lora_rank",
+                          "q_lora_rank",
+                          "qk_rope_head_dim",
+                          "qk_nope_head_dim",
+                          "v_head_dim",
+                          "shared_expert_intermediate_size",
+                          "first_k_dense_replace",
+                          "image_size",
+                          "patch_size",
+                          "sliding_window",
+                          "word_embed_proj_dim"}) {
+    const auto value = *rc::gen::weightedOneOf<std::int64_t>(
+        {{6, rc::gen::elementOf(std::vector<std::int64_t>{1, 2, 4, 8, 16})}, {1, rc::gen::inRange<std::int64_t>(-3, 20)}});
     text += std::string(", ") + key + ": " + std::to_string(value);
   }
   const auto architecture = read_hf_config(tree(text + "}"));
