@@ -26,7 +26,7 @@ class Coster {
     OpCost cost;
     if (!id.valid()) return cost;
     auto& cached = works_[static_cast<std::size_t>(id.index)];
-    if (!cached) cached = SimTime::from(model_.work(schedule_.at(id)) / gpu().sustained_efficiency);
+    if (!cached) cached = SimTime::from(model_.work(schedule_.at(id)));
     cost.device = *cached;
     cost.host = launches(schedule_.at(id).kernels);
     cost.compute = true;
@@ -101,7 +101,7 @@ Seconds CostModel::work(const Work& work) const {
     const double efficiency = a.backward ? gpu.attention_backward_efficiency : gpu.attention_efficiency;
     time += gpu.gemm.launch + a.flops * a.density / (peak_for(gpu, work.dtype) * efficiency);
   }
-  return time;
+  return time / gpu.sustained_efficiency;
 }
 
 CollectiveTime CostModel::collective(Collective collective, Bytes payload, const Group& group) const {

@@ -18,6 +18,7 @@ class MemoryFold {
       : schedule_(schedule), timeline_(timeline), granularity_(granularity), keep_points_(keep_points), pools_(schedule.streams.size()) {}
 
   Memory run() && {
+    if (keep_points_ && timeline_ != nullptr) find_reached();
     const std::vector<bool> initial = initially_alive(schedule_);
     for (std::size_t i = 0; i < initial.size(); ++i)
       if (initial[i]) change(schedule_.buffers[i], schedule_.buffers[i].pool, 1);
@@ -41,18 +42,20 @@ class MemoryFold {
     Bytes held, peak;
   };
 
+  /// A host that runs far ahead issues the whole step in its first moments. Points are therefore placed where the default stream gets to:
+  /// at the begin of its next op. Their order, and with it every figure, stays the host's.
+  void find_reached() {
+    reached_.assign(schedule_.ops.size() + 1, timeline_->end);
+    for (const Slice& slice : timeline_->slices)
+      if (slice.stream.index == 0) reached_[static_cast<std::size_t>(slice.op.index)] = slice.begin;
+    for (std::size_t i = schedule_.ops.size(); i-- > 0;) reached_[i] = std::min(reached_[i], reached_[i + 1]);
+  }
+
   void apply(OpId op, const Buffer& buffer, std::int64_t sign) {
     change(buffer, buffer.pool, sign);
     if (sign > 0 && total_ > memory_.peak) note_peak(op);
     if (keep_points_ && timeline_ != nullptr && !buffer.host)
-      memory_.timeline.push_back({host_time(op), op, held_});
-  }
-
-  /// The end of the last host slice up to `op`; ops that cost the host nothing have none. Ops come in order.
-  SimTime host_time(OpId op) {
-    const std::vector<HostSlice>& host = timeline_->host;
-    while (next_slice_ < host.size() && host[next_slice_].op <= op) ++next_slice_;
-    return next_slice_ == 0 ? SimTime{} : host[next_slice_ - 1].end;
+      memory_.timeline.push_back({reached_[static_cast<std::size_t>(op.index)], op, held_});
   }
 
   void change(const Buffer& buffer, StreamId stream, std::int64_t sign) {
@@ -82,9 +85,9 @@ class MemoryFold {
 
   const Schedule& schedule_;
   const Timeline* timeline_;
+  std::vector<SimTime> reached_;  // by op
   std::int64_t granularity_;
   bool keep_points_;
-  std::size_t next_slice_ = 0;  // of the host: the first beyond the last op asked for
   std::vector<Pool> pools_;  // by stream
   ByCategory held_{};
   Bytes total_, pinned_;

@@ -44,7 +44,7 @@ using ByCategory = std::array<Bytes, category_count>;
   return s;
 }
 
-/// One change of the allocated memory, at the host time of its op.
+/// One change of the allocated memory, in host order, at the time when the default stream gets there.
 struct MemoryPoint {
   SimTime time;
   OpId op;

@@ -59,7 +59,7 @@ TEST(Product, AWaveThatIsNotFullTakesAsLongAsAFullOne) {
   const CostModel model(cluster);
   const Seconds one_wave = model.product({128 * 11, 128 * 12, 65536}, DType::bf16);       // 132 tiles
   const Seconds two_waves = model.product({128 * 11, 128 * 12 + 1, 65536}, DType::bf16);  // 143 tiles
-  EXPECT_NEAR(two_waves / one_wave, 2.0, 0.01);
+  EXPECT_NEAR(two_waves / one_wave, 2.0, 0.02);
 }
 
 TEST(Product, AMeasuredShapeComesOutAsMeasured) {

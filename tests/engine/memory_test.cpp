@@ -115,15 +115,15 @@ TEST(Memory, NothingAllocatedInTheStep) {
   EXPECT_EQ(sum(m.persistent), Bytes{100});
 }
 
-TEST(Memory, PointsStandAtTheHostsTime) {
+TEST(Memory, PointsStandWhereTheDefaultStreamGetsToThem) {
   OneStep s;
   const Timeline timeline = s.h.replay();
   const Memory m = fold_memory(s.h.builder.schedule(), &timeline, 1, true);
   ASSERT_EQ(m.timeline.size(), 10u);
-  EXPECT_EQ(m.timeline[0].time, ticks(0));
+  EXPECT_EQ(m.timeline[0].time, ticks(2));  // the forward that the buffer is for begins
   EXPECT_EQ(sum(m.timeline[0].allocated), Bytes{5700});
   EXPECT_EQ(m.timeline[3].op, s.peak);
-  EXPECT_EQ(m.timeline[3].time, ticks(2));  // issued after the backward's launches, long before it is done
+  EXPECT_EQ(m.timeline[3].time, ticks(7));  // issued at 2, long before the backward before it is done
   EXPECT_EQ(sum(m.timeline[3].allocated), m.peak);
   EXPECT_EQ(sum(m.timeline.back().allocated), m.resident);
 }
