@@ -62,6 +62,34 @@ TEST(Product, AWaveThatIsNotFullTakesAsLongAsAFullOne) {
   EXPECT_NEAR(two_waves / one_wave, 2.0, 0.02);
 }
 
+TEST(Product, MultiprocessorsTakenByACollectiveMakeASecondWave) {
+  Cluster cluster = ideal();
+  cluster.profile.gpu.gemm = {.launch = {}, .efficiency = 0.8, .memory_efficiency = 0.8, .tile_m = 128, .tile_n = 128, .table = {}};
+  const MatrixProduct tiles{128 * 11, 128 * 12, 1 << 20};  // 132 of them
+  cluster.profile.gpu.multiprocessors = 132;
+  const Seconds alone = CostModel(cluster).product(tiles, DType::bf16);
+  // 24 multiprocessors less, and their share of the peak: two waves of the same length instead of one.
+  cluster.profile.gpu.multiprocessors = 132 - 24;
+  cluster.profile.gpu.peak[DType::bf16] = FlopRate{100e12 * 108 / 132};
+  EXPECT_NEAR(CostModel(cluster).product(tiles, DType::bf16) / alone, 2.0, 1e-3);
+}
+
+TEST(Overlap, ASlowdownOf189ThousandthsLengthensAFullyOverlappedStepByThat) {
+  ScheduleBuilder b;
+  const StreamId comm = b.stream("comm");
+  const CommunicatorId world = b.communicator("world", "world", 8);
+  b.communicate({"all_gather", {}}, comm, {.communicator = world, .payload = Elements{1}, .source = {}, .target = {}, .offset = {}});
+  b.compute({"forward", {}}, b.work({}), Pass::forward, {});
+  RankProgram program{&b.schedule(), std::vector<OpCost>(2)};
+  program.costs[0].device = SimTime{3'000'000'000};
+  program.costs[0].collective = true;
+  program.costs[1].device = SimTime{1'000'000'000};
+  program.costs[1].compute = true;
+  const auto timelines = simulate(std::span(&program, 1), {.overlap_slowdown = 0.189});
+  for (const Slice& slice : timelines[0].slices)
+    if (slice.op.index == 1) EXPECT_EQ((slice.end - slice.begin).picoseconds(), 1'189'000'000);
+}
+
 TEST(Product, AMeasuredShapeComesOutAsMeasured) {
   Cluster cluster = ideal();
   cluster.profile.gpu.gemm.table = {{4096, 4096, 4096, microseconds(4000)}, {128, 128, 128, microseconds(9)}};
