@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/core/schedule_builder.hpp"
 
 namespace shardsim {
@@ -56,6 +58,7 @@ TEST(Product, AWaveThatIsNotFullTakesAsLongAsAFullOne) {
   cluster.profile.gpu.multiprocessors = 132;
   cluster.profile.gpu.gemm.tile_m = cluster.profile.gpu.gemm.tile_n = 128;
   cluster.profile.gpu.gemm.launch = Seconds{};
+  cluster.profile.gpu.memory_bandwidth = ByteRate{1e18};  // out of the way
   const CostModel model(cluster);
   const Seconds one_wave = model.product({128 * 11, 128 * 12, 65536}, DType::bf16);       // 132 tiles
   const Seconds two_waves = model.product({128 * 11, 128 * 12 + 1, 65536}, DType::bf16);  // 143 tiles
@@ -65,6 +68,7 @@ TEST(Product, AWaveThatIsNotFullTakesAsLongAsAFullOne) {
 TEST(Product, MultiprocessorsTakenByACollectiveMakeASecondWave) {
   Cluster cluster = ideal();
   cluster.profile.gpu.gemm = {.launch = {}, .efficiency = 0.8, .memory_efficiency = 0.8, .tile_m = 128, .tile_n = 128, .table = {}};
+  cluster.profile.gpu.memory_bandwidth = ByteRate{1e18};  // out of the way
   const MatrixProduct tiles{128 * 11, 128 * 12, 1 << 20};  // 132 of them
   cluster.profile.gpu.multiprocessors = 132;
   const Seconds alone = CostModel(cluster).product(tiles, DType::bf16);
@@ -86,8 +90,9 @@ TEST(Overlap, ASlowdownOf189ThousandthsLengthensAFullyOverlappedStepByThat) {
   program.costs[1].device = SimTime{1'000'000'000};
   program.costs[1].compute = true;
   const auto timelines = simulate(std::span(&program, 1), {.overlap_slowdown = 0.189});
-  for (const Slice& slice : timelines[0].slices)
-    if (slice.op.index == 1) EXPECT_EQ((slice.end - slice.begin).picoseconds(), 1'189'000'000);
+  const auto compute = std::ranges::find(timelines[0].slices, OpId{1}, &Slice::op);
+  ASSERT_NE(compute, timelines[0].slices.end());
+  EXPECT_EQ((compute->end - compute->begin).picoseconds(), 1'189'000'000);
 }
 
 TEST(Product, AMeasuredShapeComesOutAsMeasured) {
@@ -189,7 +194,7 @@ TEST(Costs, EveryOpHasACostAndEqualOnesAreEqual) {
   const CostModel model(shipped("a100-sxm-80", 1));
   const auto costs = model.costs(b.schedule());
   ASSERT_EQ(costs.size(), b.schedule().ops.size());
-  EXPECT_EQ(costs[1].device, SimTime::from(model.work(work)));
+  EXPECT_EQ(costs[1].device, SimTime::from(model.work(work) / model.cluster().profile.gpu.sustained_efficiency));
   EXPECT_EQ(costs[1].device, costs[2].device);
   EXPECT_EQ(costs[1].host, SimTime::from(microseconds(13.5)));
   EXPECT_TRUE(costs[1].compute);
