@@ -14,6 +14,7 @@ const Command& program() {
           plan_command(),
           sweep_command(),
           calibrate_command(),
+          execute_command(),
           import_command(),
           check_command(),
           formula_command(),

@@ -9,6 +9,7 @@ namespace shardsim {
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command compare_command();
 [[nodiscard]] Command calibrate_command();
+[[nodiscard]] Command execute_command();
 [[nodiscard]] Command import_command();
 [[nodiscard]] Command check_command();
 [[nodiscard]] Command formula_command();

@@ -21,9 +21,9 @@ void check(std::size_t bytes, DType type, std::size_t count) {
   if (bytes != count * static_cast<std::size_t>(size_of(type))) throw std::logic_error("a buffer and its element count disagree");
 }
 
-/// Flags and maps of parameters travel as integers.
+/// Flags, maps of parameters and norms: scalars that travel as they are.
 template <class T>
-void combine_integers(std::span<std::byte> into, std::span<const std::byte> other, Reduction reduction) {
+void combine_as(std::span<std::byte> into, std::span<const std::byte> other, Reduction reduction) {
   for (std::size_t at = 0; at + sizeof(T) <= into.size(); at += sizeof(T)) {
     T a, b;
     std::memcpy(&a, into.data() + at, sizeof a);
@@ -62,9 +62,10 @@ void encode(std::span<const float> values, DType type, std::span<std::byte> byte
 
 void combine(std::span<std::byte> into, std::span<const std::byte> other, DType type, Reduction reduction) {
   switch (type) {
-    case DType::int8: return combine_integers<std::int8_t>(into, other, reduction);
-    case DType::int32: return combine_integers<std::int32_t>(into, other, reduction);
-    case DType::int64: return combine_integers<std::int64_t>(into, other, reduction);
+    case DType::int8: return combine_as<std::int8_t>(into, other, reduction);
+    case DType::int32: return combine_as<std::int32_t>(into, other, reduction);
+    case DType::int64: return combine_as<std::int64_t>(into, other, reduction);
+    case DType::fp64: return combine_as<double>(into, other, reduction);
     default: break;
   }
   const auto size = static_cast<std::size_t>(size_of(type));

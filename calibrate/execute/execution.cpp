@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/execute/execution.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "calibrate/execute/element.hpp"
+#include "calibrate/execute/machine.hpp"
+#include "calibrate/execute/optimizer.hpp"
+#include "calibrate/execute/ranks.hpp"
+#include "calibrate/execute/reference.hpp"
+#include "calibrate/execute/trainer.hpp"
+#include "sim/engine/memory.hpp"
+
+namespace shardsim::execute {
+namespace {
+
+using Json = nlohmann::json;
+
+BatchShares shares_of(const Job& job) {
+  return {job.world_size, job.training.gradient_accumulation_steps, job.training.micro_batch_size};
+}
+
+Schedule schedule_of(Job job, std::int64_t rank) {
+  job.rank = rank;
+  return emit(job);
+}
+
+/// What one rank tells the parent.
+struct RankReport {
+  Bytes sent, control, peak, high_water;
+  std::vector<Bytes> by_category;
+  std::vector<std::vector<double>> losses;  ///< by step, micro-batch
+  std::vector<double> seconds;              ///< by step
+  double gradient_difference = 0;
+  std::string counted_by;
+};
+
+std::string to_text(const RankReport& report) {
+  std::vector<std::int64_t> categories;
+  for (Bytes b : report.by_category) categories.push_back(b.value());
+  // JSON has no infinity: a difference beyond any number is a very large one.
+  const double difference = std::isfinite(report.gradient_difference) ? report.gradient_difference : 1e300;
+  std::vector<std::vector<double>> losses = report.losses;
+  for (auto& step : losses)
+    for (double& loss : step)
+      if (!std::isfinite(loss)) loss = 1e300;
+  return Json{{"sent", report.sent.value()}, {"control", report.control.value()}, {"peak", report.peak.value()},
+              {"high_water", report.high_water.value()}, {"by_category", categories}, {"losses", losses}, {"seconds", report.seconds},
+              {"gradient", difference}, {"counted_by", report.counted_by}}.dump();
+}
+
+RankReport report_from(const std::string& text) {
+  const Json json = Json::parse(text);
+  RankReport report;
+  report.sent = Bytes{json.at("sent").get<std::int64_t>()};
+  report.control = Bytes{json.at("control").get<std::int64_t>()};
+  report.peak = Bytes{json.at("peak").get<std::int64_t>()};
+  report.high_water = Bytes{json.at("high_water").get<std::int64_t>()};
+  for (std::int64_t b : json.at("by_category").get<std::vector<std::int64_t>>()) report.by_category.emplace_back(b);
+  report.losses = json.at("losses").get<std::vector<std::vector<double>>>();
+  report.seconds = json.at("seconds").get<std::vector<double>>();
+  report.gradient_difference = json.at("gradient").get<double>();
+  report.counted_by = json.at("counted_by").get<std::string>();
+  return report;
+}
+
+Bytes high_water_mark() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return kibibytes(usage.ru_maxrss);
+}
+
+/// Everything a rank does.
+RankReport run_rank(const Job& job, const ExecutionOptions& options, const Reference& reference, int rank, ParentLine& line) {
+  const auto ranks = static_cast<int>(job.world_size);
+  const Rendezvous meet = [&](const std::vector<int>& ports) { return line.meet(ports); };
+  Mesh payload(rank, ranks, meet, options.network);
+  MeshOptions without_fault = options.network;
+  without_fault.fault.reset();
+  Mesh scalars(rank, ranks, meet, without_fault);
+  RingCollectives traffic(payload), control(scalars);
+  const Schedule schedule = schedule_of(job, rank);
+  Machine machine(schedule, {*job.model, job.training, shares_of(job), traffic, control});
+  RankReport report;
+  GradientCheck check{&reference.gradients};
+  for (int step = 0; step < options.steps; ++step) {
+    if (options.kill && options.kill->rank == rank && options.kill->step == step) ::raise(SIGKILL);
+    line.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    report.losses.push_back(machine.step(check));
+    report.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  report.sent = traffic.sent();
+  report.control = control.sent();
+  report.counted_by = traffic.counted_by();
+  report.peak = machine.memory().peak;
+  report.by_category = machine.memory().at_peak;
+  report.high_water = high_water_mark();
+  report.gradient_difference = check.largest_difference;
+  line.barrier();  // nobody closes a connection that another still reads its counter on
+  return report;
+}
+
+void add_predictions(ExecutionResult& result, const Job& job, int steps) {
+  for (std::int64_t rank = 0; rank < job.world_size; ++rank) {
+    const Schedule schedule = schedule_of(job, rank);
+    const PredictedBytes bytes = predicted_bytes(schedule);
+    result.sent.predicted.push_back(steps * bytes.payload);
+    result.control.predicted.push_back(steps * bytes.control);
+    result.peak.predicted.push_back(fold_memory(schedule, nullptr, 1).peak);
+    result.strategy = schedule.strategy;
+    result.semantics = schedule.semantics;
+  }
+}
+
+void add_measurements(ExecutionResult& result, const std::vector<RankReport>& reports, int steps) {
+  result.losses.assign(static_cast<std::size_t>(steps), 0);
+  result.step_seconds.assign(static_cast<std::size_t>(steps), 0);
+  for (const RankReport& report : reports) {
+    result.sent.measured.push_back(report.sent);
+    result.control.measured.push_back(report.control);
+    result.peak.measured.push_back(report.peak);
+    result.peak_by_category.push_back(report.by_category);
+    result.high_water.push_back(report.high_water);
+    result.counted_by = report.counted_by;
+    result.gradient.largest_difference = std::max(result.gradient.largest_difference, report.gradient_difference);
+    for (std::size_t s = 0; s < result.losses.size(); ++s) {
+      result.step_seconds[s] = std::max(result.step_seconds[s], report.seconds[s]);
+      for (double loss : report.losses[s]) result.losses[s] += loss / static_cast<double>(reports.size() * report.losses[s].size());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> cannot_execute(const Job& job) {
+  std::vector<std::string> reasons = cannot_train(*job.model, job.training);
+  const Optimizer& optimizer = job.training.optimizer;
+  if (!is_executed(optimizer.kind)) reasons.emplace_back("of the optimizers only sgd, momentum, adam and adamw are executed");
+  if (optimizer.clip_grad_norm) reasons.emplace_back("gradient clipping is not executed: leave clip_grad_norm out");
+  if (job.training.offload.parameters != OffloadTarget::none || job.training.offload.optimizer != OffloadTarget::none)
+    reasons.emplace_back("offloading is not executed: set training.offload to none");
+  if (!job.training.warm) reasons.emplace_back("only warm steps are executed: set training.warm to true");
+  if (job.world_size > 64) reasons.push_back(std::to_string(job.world_size) + " ranks are more than one machine runs (64)");
+  return reasons;
+}
+
+PredictedBytes predicted_bytes(const Schedule& schedule) {
+  PredictedBytes sum;
+  for (const Op& op : schedule.ops) {
+    const auto* c = std::get_if<Communicate>(&op.action);
+    if (c == nullptr) continue;
+    const Members members = members_of(schedule.group_of(c->communicator), static_cast<int>(schedule.rank));
+    const std::int64_t elements = ring_sent_elements(c->kind, ring_segments(c->payload.value(), members.size()), members.index, c->root);
+    (c->control ? sum.control : sum.payload) += bytes(Elements{elements}, c->dtype);
+  }
+  return sum;
+}
+
+double gradient_tolerance(const Training& training, std::int64_t ranks, int step) {
+  const auto roundings = static_cast<double>(ranks + training.gradient_accumulation_steps + 4);
+  const DType reduce = training.precision.reduce.value_or(training.precision.gradients);
+  const double u = std::max({unit_roundoff(training.precision.gradients), unit_roundoff(reduce), unit_roundoff(training.precision.parameters)});
+  return 4 * roundings * u * (1 + step);
+}
+
+double loss_tolerance(const Training& training, std::int64_t ranks, int steps) { return gradient_tolerance(training, ranks, steps); }
+
+ExecutionResult execute_local(const Job& job, const ExecutionOptions& options) {
+  const Reference reference = train_alone(*job.model, job.training, shares_of(job), options.steps);
+  const auto texts = run_ranks(static_cast<int>(job.world_size), [&](int rank, ParentLine& line) {
+    return to_text(run_rank(job, options, reference, rank, line));
+  });
+  std::vector<RankReport> reports;
+  for (const std::string& text : texts) reports.push_back(report_from(text));
+  ExecutionResult result;
+  add_predictions(result, job, options.steps);
+  add_measurements(result, reports, options.steps);
+  result.reference_losses = reference.losses;
+  for (std::size_t s = 0; s < result.losses.size(); ++s) {
+    const double difference = std::abs(result.losses[s] - reference.losses[s]);
+    if (!(difference <= result.loss.largest_difference)) result.loss.largest_difference = difference;
+  }
+  result.loss.tolerance = loss_tolerance(job.training, job.world_size, options.steps);
+  result.gradient.tolerance = gradient_tolerance(job.training, job.world_size, options.steps);
+  return result;
+}
+
+}  // namespace shardsim::execute

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The buffers of a schedule as real memory, counted to the byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sim/core/layout.hpp"
+#include "sim/core/schedule.hpp"
+
+namespace shardsim::execute {
+
+/// What a process holds by category, and the most it held at once. Pinned host memory is not counted.
+struct MemoryCount {
+  Bytes now, peak;
+  std::vector<Bytes> by_category = std::vector<Bytes>(category_count);
+  std::vector<Bytes> at_peak = std::vector<Bytes>(category_count);
+};
+
+class BufferStore {
+ public:
+  /// Takes apart the layouts of `schedule`, which outlives the store. Nothing is allocated yet.
+  BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes);
+
+  /// New memory: zeros for gradients and activations' gradients, which are added to; NaN for everything else, so that whoever reads
+  /// what nobody wrote is found out.
+  void allocate(BufferId buffer);
+  void free(BufferId buffer);
+
+  [[nodiscard]] bool alive(BufferId buffer) const;
+  /// Throws std::logic_error if the buffer is not alive.
+  [[nodiscard]] std::span<std::byte> bytes_of(BufferId buffer);
+  /// Which parameters stand where in it; empty for opaque contents.
+  [[nodiscard]] const std::vector<Piece>& pieces(BufferId buffer) const;
+  /// Live buffers of a role, the newest first.
+  [[nodiscard]] const std::vector<BufferId>& newest(Role role) const { return by_role_[static_cast<std::size_t>(role)]; }
+  [[nodiscard]] const MemoryCount& count() const { return count_; }
+
+ private:
+  [[nodiscard]] std::size_t index(BufferId buffer) const { return static_cast<std::size_t>(buffer.index); }
+  void set_role(BufferId buffer, bool on);
+  void change(const Buffer& buffer, std::int64_t sign);
+
+  const Schedule& schedule_;
+  struct Release {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::vector<std::unique_ptr<std::byte[], Release>> memory_;  // by buffer
+  std::vector<Expansion> expansions_;                  // by layout
+  std::vector<std::vector<BufferId>> views_;           // by buffer: those that lie in it
+  std::vector<std::vector<BufferId>> by_role_{3};
+  std::vector<Piece> none_;
+  MemoryCount count_;
+};
+
+}  // namespace shardsim::execute

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "cli/commands.hpp"
+#include "cli/execution_report.hpp"
+#include "cli/simulation_job.hpp"
+#include "cli/variant.hpp"
+#include "reports/output.hpp"
+
+namespace shardsim {
+namespace {
+
+using execute::ExecutionOptions;
+
+/// SHARDSIM_FAULT is the tests' sabotage: "flip:RANK:BYTE" flips one bit of a payload byte on the wire, "kill:RANK:STEP" kills a rank.
+void read_fault(ExecutionOptions& options) {
+  const char* text = std::getenv("SHARDSIM_FAULT");
+  if (text == nullptr || *text == '\0') return;
+  int rank = 0;
+  long long at = 0;
+  char word[8] = {};
+  if (std::sscanf(text, "%7[a-z]:%d:%lld", word, &rank, &at) != 3) throw InputError(fmt::format("SHARDSIM_FAULT '{}' is neither flip:RANK:BYTE nor kill:RANK:STEP", text));
+  if (std::string_view(word) == "flip") options.network.fault = execute::WireFault{rank, at};
+  else if (std::string_view(word) == "kill") options.kill = ExecutionOptions::Kill{rank, static_cast<int>(at)};
+  else throw InputError(fmt::format("SHARDSIM_FAULT '{}' is neither flip:RANK:BYTE nor kill:RANK:STEP", text));
+}
+
+void use_ranks(Scenario& scenario, std::int64_t ranks) {
+  scenario.cluster.nodes = 1;
+  scenario.cluster.gpus_per_node = ranks;
+}
+
+Execution execute_scenario(const Scenario& scenario, const ExecutionOptions& options) {
+  const Job job = scenario.job();
+  if (Problems problems = check(job); !problems.empty()) throw InputError(std::move(problems));
+  Problems problems;
+  for (const std::string& reason : execute::cannot_execute(job)) problems.add(scenario.root.where, reason);
+  if (!problems.empty()) throw InputError(std::move(problems));
+  const SimulationResult predicted = simulate_scenario(scenario);
+  return {execute::execute_local(job, options), predicted.step.time, std::nullopt};
+}
+
+void need_local(const std::string& backend) {
+  if (backend != "local") throw EnvironmentError("this build has no '" + backend + "' backend: it was built without it");
+}
+
+ExitCode run(const Arguments& arguments) {
+  const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
+  const std::string backend = arguments.text("--backend", "local");
+  need_local(backend);
+  Output output(arguments.text("--report", "-"));
+  ExecutionOptions options;
+  options.steps = static_cast<int>(arguments.integer("--steps", 3, 1, 10'000));
+  read_fault(options);
+  ExecutionSummary summary{.backend = backend, .scenario = base.file, .ranks = base.job().world_size, .strategies = {}};
+  if (arguments.given("--ranks")) summary.ranks = arguments.integer("--ranks", 1, 1, 64);
+  std::vector<Scenario> scenarios{base};
+  if (arguments.given("--strategies")) {
+    scenarios.clear();
+    for (const std::string& name : strategy_list(arguments.text("--strategies"))) scenarios.push_back(value_or_throw(vary(base, choose_strategy(base, name))));
+  }
+  bool agree = true;
+  for (Scenario& scenario : scenarios) {
+    use_ranks(scenario, summary.ranks);
+    Execution execution = execute_scenario(scenario, options);
+    if (arguments.given("--time-tolerance")) execution.time_tolerance = arguments.number("--time-tolerance", 0, 0, 1e6);
+    agree = agree && execution.agree();
+    summary.strategies.push_back(std::move(execution));
+  }
+  output.write(arguments.text("--format", "table") == "json" ? execution_json(summary).text() + "\n" : execution_table(summary));
+  output.commit();
+  return agree ? ExitCode::done : ExitCode::no;
+}
+
+}  // namespace
+
+Command execute_command() {
+  return {.name = "execute",
+          .summary = "run the schedule on real memory and a real network, and compare",
+          .details = "Trains a small transformer for a few steps on N processes of this machine, with the very operations that simulate replays. Bytes come from "
+                     "the kernel and must equal the prediction, as must the peak of allocated memory; losses and gradients must equal those of one rank with the "
+                     "whole batch, up to the order of sums. Exit code 1 if anything differs; 3 if a rank dies or cannot be reached.",
+          .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML) of a small model", .required = true},
+                        {.name = "--ranks", .value = "N", .help = "processes", .fallback = "the scenario's world size"},
+                        {.name = "--backend", .value = "BACKEND", .help = "where to run", .words = {"local", "mpi", "cuda"}, .fallback = "local"},
+                        {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "the scenario's"},
+                        {.name = "--steps", .value = "N", .help = "optimizer steps", .fallback = "3"},
+                        {.name = "--time-tolerance", .value = "X", .help = "largest relative difference of step times; without it time decides nothing"},
+                        {.name = "--report", .value = "FILE", .help = "where the report goes", .fallback = "-"},
+                        {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
+                        {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
+          .run = run};
+}
+
+}  // namespace shardsim

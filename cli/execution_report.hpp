@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `execute` found, as JSON (shardsim.execute/1) and as a table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "calibrate/execute/execution.hpp"
+#include "reports/json.hpp"
+
+namespace shardsim {
+
+/// One strategy's execution beside its simulation.
+struct Execution {
+  execute::ExecutionResult result;
+  Seconds predicted_step;
+  std::optional<double> time_tolerance;  ///< relative; without it time decides nothing
+
+  [[nodiscard]] Seconds measured_step() const;  ///< the median
+  [[nodiscard]] bool agree() const;
+};
+
+struct ExecutionSummary {
+  std::string backend;
+  std::string scenario;
+  std::int64_t ranks = 1;
+  std::vector<Execution> strategies;
+};
+
+[[nodiscard]] Json execution_json(const ExecutionSummary& summary);
+[[nodiscard]] std::string execution_table(const ExecutionSummary& summary);
+
+}  // namespace shardsim
