@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // FLOPs, what trains, and what is refused.
+#include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
