@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategies/replicated.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace shardsim {
@@ -31,13 +32,24 @@ BufferId Replicated::declare(const char* verb, Category category, Role role, DTy
 }
 
 void Replicated::add_optimizer() {
+  const BufferId weights = master_.valid() ? master_ : local_.synchronize ? view_of_updated() : parameters_;
+  const Buffer& buffer = program_.build.schedule().at(weights);
+  optimizer_.add({.label = {"optimizer", {}}, .parameters = local_.updated, .weights = weights, .layout = buffer.layout,
+                  .count = buffer.elements, .dtype = buffer.dtype});
+}
+
+/// The parameters that this rank updates stand one after another in memory.
+BufferId Replicated::view_of_updated() {
   ScheduleBuilder& build = program_.build;
-  const BufferId weights = master_.valid() ? master_ : parameters_;
-  const Buffer& buffer = build.schedule().at(weights);
-  const DType dtype = buffer.dtype;
-  const LayoutId layout = master_.valid() || !local_.synchronize ? buffer.layout : build.layout({.parameters = build.parameters(local_.updated)});
-  optimizer_.add({.label = {"optimizer", {}}, .parameters = local_.updated, .weights = weights, .layout = layout,
-                  .count = total_elements(program_.model(), local_.updated), .dtype = dtype});
+  const auto before = std::find_if(local_.storage.begin(), local_.storage.end(), [&](ParameterId p) { return updates(p); });
+  Buffer view = build.schedule().at(parameters_);
+  view.label.verb = "updated parameters";
+  view.role = Role::none;
+  view.layout = build.layout({.parameters = build.parameters(local_.updated)});
+  view.elements = total_elements(program_.model(), local_.updated);
+  view.view_of = parameters_;
+  view.view_offset = total_elements(program_.model(), std::span(local_.storage.begin(), before));
+  return build.buffer(view);
 }
 
 BufferId Replicated::gradient(ParameterId parameter) {

@@ -13,8 +13,8 @@ namespace shardsim {
 
 /// Which part of the optimizer's work a rank does itself (ZeroRedundancyOptimizer); by default all of it.
 struct LocalUpdate {
-  std::vector<ParameterId> storage{};                      ///< order of the trainable parameters in memory; none: registration order
-  std::vector<ParameterId> updated{};                      ///< parameters whose states this rank holds
+  std::vector<ParameterId> storage{};                      ///< order of the trainable parameters in memory
+  std::vector<ParameterId> updated{};                      ///< parameters whose states this rank holds: neighbours in `storage`, in its order
   std::function<void(BufferId parameters)> synchronize{};  ///< after the local step; none: this rank updates all
 };
 
@@ -44,6 +44,7 @@ class Replicated {
   [[nodiscard]] OptimizerStep& optimizer() { return optimizer_; }
 
  private:
+  [[nodiscard]] BufferId view_of_updated();
   [[nodiscard]] BufferId declare(const char* verb, Category category, Role role, DType dtype, const std::vector<ParameterId>& ids);
 
   Program& program_;

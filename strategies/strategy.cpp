@@ -21,7 +21,9 @@ const std::vector<StrategyEntry>& table() {
                                       zero3_strategy(),
                                       mics_strategy(),
                                       fsdp1_strategy(),
-                                      fsdp2_strategy()};
+                                      fsdp2_strategy(),
+                                      megatron_strategy(),
+                                      olmo_ddp_strategy()};
   }();
   return entries;
 }

@@ -103,6 +103,7 @@ RC_GTEST_PROP(Zero12, BytesFollowTheClosedForm, ()) {
   RC_ASSERT(check(job).empty());
   const Schedule schedule = emit(job);
   RC_ASSERT(validate(schedule).empty());
+  RC_ASSERT(moments_fit_weights(schedule));
   std::int64_t flat = 0, reduced = toy->total().value();
   for (const auto& group : optimizer_param_groups(*toy, s.split))
     flat += padded(std::accumulate(group.begin(), group.end(), std::int64_t{0}, [&](std::int64_t sum, ParameterId p) { return sum + toy->at(p).elements.value(); }), s.n);

@@ -58,7 +58,9 @@ TEST(ZeroRedundancy, SendsSixBytesAParameterInBf16AndTwelveInFp32) {
 TEST(ZeroRedundancy, UpdatesOnlyWhatItOwns) {
   const OwnedJob job = make_job(toy(), "zero_redundancy", {.ranks = 4, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .rank = 3});
   std::int64_t updated = 0;
-  for (const Op& op : valid_schedule(job).ops)
+  const Schedule schedule = valid_schedule(job);
+  EXPECT_TRUE(moments_fit_weights(schedule));
+  for (const Op& op : schedule.ops)
     if (const auto* u = std::get_if<Update>(&op.action)) updated += u->count.value();
   // 808 and 808 go to ranks 0 and 1; then rank 2 and 3 share 4 x 80, 10, 10, 8, 8, 8: 80 + 80 + 10 + 8 + 8 and 80 + 80 + 10 + 8.
   EXPECT_EQ(updated, 178);

@@ -34,6 +34,14 @@ namespace shardsim::testing {
   return static_cast<std::int64_t>((times_n + schedule.world_size - 1) / schedule.world_size);
 }
 
+/// Moments stand beside the weights that they belong to, element by element.
+[[nodiscard]] inline bool moments_fit_weights(const Schedule& schedule) {
+  return std::all_of(schedule.ops.begin(), schedule.ops.end(), [&](const Op& op) {
+    const auto* u = std::get_if<Update>(&op.action);
+    return !u || !u->first_moment.valid() || schedule.at(u->first_moment).elements == schedule.at(u->parameters).elements;
+  });
+}
+
 using Selected = std::function<bool(const Buffer&)>;
 [[nodiscard]] inline Selected in_category(Category category) {
   return [category](const Buffer& b) { return b.category == category && !b.host; };
