@@ -8,6 +8,7 @@
 
 #include "sim/core/units_text.hpp"
 #include "sim/engine/account.hpp"
+#include "sim/engine/allocator_replay.hpp"
 #include "sim/engine/memory.hpp"
 #include "sim/engine/time_split.hpp"
 
@@ -36,7 +37,6 @@ void add_cost_models(const Schedule& schedule, const CostModel& costs, Simulatio
 
 /// cuBLAS takes its workspaces from the caching allocator at the first product and keeps them: they are allocated at every instant.
 void add_workspace(Bytes workspace, Memory& memory) {
-  if (workspace == Bytes{}) return;
   const auto temporaries = static_cast<std::size_t>(Category::temporaries);
   memory.peak += workspace;
   memory.at_peak[temporaries] += workspace;
@@ -46,10 +46,30 @@ void add_workspace(Bytes workspace, Memory& memory) {
 }
 
 /// What the driver counts beyond the allocator.
-void add_overheads(const Schedule& schedule, const Profile& profile, Memory& memory) {
+Bytes overhead(const Schedule& schedule, const Profile& profile) {
   const auto communicates = [&](const Communicator& c) { return schedule.groups[static_cast<std::size_t>(c.group.index)].size > 1; };
   const auto communicators = std::count_if(schedule.communicators.begin(), schedule.communicators.end(), communicates);
-  memory.overhead = profile.overheads.context + profile.overheads.nccl_per_communicator * communicators;
+  return profile.overheads.context + profile.overheads.nccl_per_communicator * communicators;
+}
+
+/// Reserved memory as the allocator's model has it, for as much memory as the GPU has left.
+void reserve(const Schedule& schedule, const Profile& profile, AllocatorOptions options, SimulationResult& result) {
+  if (options.capacity == Bytes{} && profile.gpu.capacity > Bytes{})
+    options.capacity = std::max(profile.gpu.capacity - result.memory.overhead, Bytes{1});
+  const AllocatorReplay replay = replay_allocations(schedule, result.timeline, options, profile.overheads.cublas_workspace);
+  result.memory.reserved_peak = replay.peak.reserved;
+  if (replay.retries > 0 && !replay.out_of_memory)
+    result.warnings.push_back("close to the limit: the caching allocator has to give its cache back to the driver, which stalls the step");
+}
+
+void add_memory(const Schedule& schedule, const Profile& profile, const Detail& detail, SimulationResult& result) {
+  Memory& memory = result.memory;
+  // The papers count bytes; only the library's schedule meets an allocator that rounds.
+  const bool textbook = schedule.semantics == "textbook";
+  memory = fold_memory(schedule, &result.timeline, textbook ? 1 : 512, detail.timeline);
+  add_workspace(profile.overheads.cublas_workspace, memory);
+  memory.overhead = overhead(schedule, profile);
+  if (detail.allocator && !textbook) reserve(schedule, profile, *detail.allocator, result);
   memory.device_peak = memory.reserved_peak + memory.overhead;
   memory.capacity = profile.gpu.capacity;
   memory.fits = memory.device_peak <= memory.capacity;
@@ -136,11 +156,7 @@ SimulationResult run_simulation(std::shared_ptr<const Schedule> schedule, const 
   result.traffic.textbook_differs_because = schedule->differs_because;
   add_cost_models(*schedule, costs, result);
 
-  // The papers count bytes; only the library's schedule meets an allocator that rounds.
-  const std::int64_t granularity = schedule->semantics == "textbook" ? 1 : 512;
-  result.memory = fold_memory(*schedule, &result.timeline, granularity, detail.timeline);
-  add_workspace(cluster.profile.overheads.cublas_workspace, result.memory);
-  add_overheads(*schedule, cluster.profile, result.memory);
+  add_memory(*schedule, cluster.profile, detail, result);
   add_memory_warnings(cluster, result);
 
   if (!detail.timeline) result.timeline = {.slices = {}, .host = {}, .end = result.timeline.end};

@@ -124,6 +124,30 @@ TEST(Simulation, MemoryThatTheDriverSees) {
   EXPECT_THAT(tight.warnings, ElementsAre("from the strategy", HasSubstr("does not fit")));
 }
 
+TEST(Simulation, ReservedFollowsTheAllocatorOrTheSimpleRule) {
+  const CostModel model(plain_cluster());
+  // 100 MB and 800 MB, each in a segment of its own, rounded up to a multiple of 2 MiB; the rests of 0.6 and 0.1 MiB are not split off.
+  EXPECT_EQ(run_simulation(plain_schedule(3), model, facts()).memory.reserved_peak, mebibytes(96 + 764));
+  // One pool: 858.3 MiB in all.
+  EXPECT_EQ(run_simulation(plain_schedule(3), model, facts(), {.allocator = std::nullopt}).memory.reserved_peak, mebibytes(860));
+}
+
+TEST(Simulation, WarnsWhereTheCacheMustGoBack) {
+  ScheduleBuilder b;
+  const StreamId side = b.stream("side");
+  for (const StreamId pool : {side, ScheduleBuilder::compute_stream()}) {
+    b.free(b.allocate({.label = {"a", {}}, .dtype = DType::int8, .pool = pool, .elements = Elements{40 << 20}}));
+  }
+  Cluster cluster = plain_cluster();
+  cluster.profile.gpu.capacity = mebibytes(64);
+  const auto schedule = std::make_shared<const Schedule>(std::move(b).take());
+  const SimulationResult r = run_simulation(schedule, CostModel(cluster), facts());
+  EXPECT_EQ(r.memory.reserved_peak, mebibytes(40));
+  EXPECT_TRUE(r.memory.fits);
+  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("close to the limit")));
+  EXPECT_FALSE(run_simulation(schedule, CostModel(cluster), facts(), {.allocator = std::nullopt}).memory.fits);
+}
+
 TEST(Simulation, TrafficCarriesItsModelAndTheTextbook) {
   const SimulationResult r = run_simulation(plain_schedule(3), CostModel(plain_cluster()), facts());
   EXPECT_EQ(r.traffic.total, Bytes{700'000'000});
