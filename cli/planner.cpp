@@ -34,6 +34,10 @@ CheckpointBytes checkpoint_bytes(const Scenario& base, const Evaluated& e) {
   return out;
 }
 
+SearchModel search_model(const Scenario& base) {
+  return {LowerBounds(base), [&base](const Candidate& c) { return simulate_candidate(base, c); }, base.cluster.profile.gpu.capacity};
+}
+
 /// Fits on so many whole nodes in the leanest way that the request allows? The global batch is not asked for: one sequence a rank.
 bool fits_somehow(const Scenario& base, const PlanRequest& request, std::int64_t nodes) {
   PlanRequest lean = request;
@@ -41,8 +45,7 @@ bool fits_somehow(const Scenario& base, const PlanRequest& request, std::int64_t
   lean.parts_of_a_node = false;
   lean.global_batch = nodes * base.cluster.gpus_per_node;
   lean.micro_batches = {};
-  const SearchModel model{[&](const Candidate& c) { return lower_bound(base, c); }, [&](const Candidate& c) { return simulate_candidate(base, c); },
-                          base.cluster.profile.gpu.capacity};
+  const SearchModel model = search_model(base);
   return !search(candidates(base, lean), model).fitting.empty();
 }
 
@@ -95,8 +98,7 @@ Plan make_plan(const Scenario& base) {
   Plan plan;
   plan.scenario = base.file;
   plan.request = value_or_throw(read_plan(base));
-  const SearchModel model{[&](const Candidate& c) { return lower_bound(base, c); }, [&](const Candidate& c) { return simulate_candidate(base, c); },
-                          base.cluster.profile.gpu.capacity};
+  const SearchModel model = search_model(base);
   const SearchResult found = search(candidates(base, plan.request), model);
   plan.evaluated = found.evaluated;
   plan.pruned = found.pruned;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
@@ -57,55 +56,6 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request, std::int64_t
     if (share % m == 0 && wanted && share / m <= std::numeric_limits<std::int32_t>::max()) out.push_back(m);
   }
   return out;
-}
-
-/// `work` on the best GPU there could be: products at peak, attention at peak on what it really computes, memory for nothing.
-Seconds at_peak(const Work& work, const Gpu& gpu) {
-  const auto peak = gpu.peak.find(work.dtype);
-  FlopRate rate;
-  if (peak != gpu.peak.end()) rate = peak->second;
-  else
-    for (const auto& [type, value] : gpu.peak) rate = std::max(rate, value);
-  Seconds time;
-  for (const MatrixProduct& product : work.products) time += product.flops() / rate;
-  for (const FlashAttention& attention : work.attention) time += attention.flops * attention.density / rate;
-  return time;
-}
-
-/// Which passes surely run in a layer.
-struct Passes {
-  bool weights = true;      ///< gradients of its parameters
-  bool inputs = true;       ///< gradients of its input
-  bool recomputed = false;
-};
-
-Seconds at_peak(const LayerType& type, const Gpu& gpu, const Passes& passes) {
-  Seconds time;
-  for (const Module& module : type.modules) {
-    const Seconds forward = at_peak(module.forward, gpu);
-    time += passes.recomputed ? forward * 2.0 : forward;
-    if (passes.weights) time += at_peak(module.backward_weight, gpu);
-    if (passes.inputs) time += at_peak(module.backward_input, gpu);
-  }
-  return time;
-}
-
-std::int64_t moment_bytes(const Training& training) {
-  const bool on_device = training.offload.optimizer == OffloadTarget::none;
-  const bool adam = training.optimizer.kind == OptimizerKind::adam || training.optimizer.kind == OptimizerKind::adamw;
-  return on_device && adam ? 2 * size_of(training.precision.moments) : 0;
-}
-
-/// The input of every block waits for its backward under any kind of checkpointing.
-Bytes kept_inputs(const Model& model) {
-  Bytes sum;
-  for (const Layer& layer : *model.layers) {
-    const LayerType& type = model.type_of(layer);
-    if (!type.block) continue;
-    for (const Tensor& tensor : type.tensors)
-      if (tensor.producer == -1) sum += bytes(tensor.elements, tensor.dtype);
-  }
-  return sum;
 }
 
 }  // namespace
@@ -174,29 +124,6 @@ SimulationResult extrapolated(const SimulationResult& first, const SimulationRes
   result.step.hfu *= result.step.hardware_flops / second.step.hardware_flops / longer;
   result.traffic.total += Bytes{(second.traffic.total - first.traffic.total).value() / (b - a) * (g - b)};
   return result;
-}
-
-LowerBound lower_bound(const Scenario& base, const Candidate& candidate) {
-  Training training = base.training;
-  training.micro_batch_size = candidate.micro_batch;
-  const auto tokens = static_cast<double>(candidate.micro_batch) / static_cast<double>(base.training.micro_batch_size);
-  const Model& model = *base.model;
-  const bool all_train = model.trainable() == model.total();
-  Seconds micro_batch;
-  bool first = true;   // nothing needs the gradient of the model's own input
-  for (const Layer& layer : *model.layers) {
-    const LayerType& type = model.type_of(layer);
-    micro_batch += at_peak(type, base.cluster.profile.gpu, {all_train, all_train && !std::exchange(first, false), candidate.checkpointing == "full" && type.block});
-  }
-  LowerBound bound;
-  bound.time = micro_batch * tokens * static_cast<double>(candidate.accumulation);
-  // Nobody shards over more than the whole world; offloaded states count nothing here.
-  if (candidate.offload != "none") return bound;
-  const std::int64_t parameter = std::min(size_of(training.precision.parameters), training.precision.master ? size_of(*training.precision.master) : std::int64_t{8});
-  const std::int64_t states = model.total().value() * parameter + model.trainable().value() * moment_bytes(training);
-  bound.memory = Bytes{states / candidate.gpus()};
-  if (all_train) bound.memory += Bytes{static_cast<std::int64_t>(static_cast<double>(kept_inputs(model).value()) * tokens)};
-  return bound;
 }
 
 }  // namespace shardsim

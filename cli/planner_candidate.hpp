@@ -40,11 +40,4 @@ inline constexpr std::int64_t exact_micro_batches = 8;
 /// `first` and `second` are steps of a and b micro-batches; the step of g > b of them.
 [[nodiscard]] SimulationResult extrapolated(const SimulationResult& first, const SimulationResult& second, std::int64_t a, std::int64_t b, std::int64_t g);
 
-/// Never above what the simulation of the candidate will say.
-struct LowerBound {
-  Seconds time;     ///< of a step
-  Bytes memory;     ///< on the device
-};
-[[nodiscard]] LowerBound lower_bound(const Scenario& base, const Candidate& candidate);
-
 }  // namespace shardsim

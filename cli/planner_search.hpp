@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "cli/planner_candidate.hpp"
+#include "cli/planner_bounds.hpp"
 
 namespace shardsim {
 

@@ -57,7 +57,7 @@ class SweepTest : public testing::Test {
 };
 
 constexpr const char* base_text =
-    "model:\n  layers:\n    - {linear: {in: 64, out: 64}}\n"
+    "model:\n  layers:\n    - {name: up, type: linear, in: 64, out: 64}\n"
     "cluster: {profile: clusters/h100-sxm.yaml, nodes: 1, gpus_per_node: 8}\ntraining: {sequence_length: 16}\nstrategy: {name: ddp}\n";
 
 using SweepJournalTest = SweepTest;
