@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 // A kill costs at most what was computed since the last write; a power cut what was written since the last synchronisation.
 constexpr std::size_t write_bytes = std::size_t{1} << 16;
 constexpr auto write_interval = 200ms;
-constexpr auto synchronize_interval = 2s;
+constexpr auto synchronize_interval = 10s;
 
 /// Calls take(line, end) for each complete line, where `end` is the offset behind it, until it returns false.
 template <class Take>
