@@ -162,14 +162,20 @@ PredictedBytes predicted_bytes(const Schedule& schedule) {
   return sum;
 }
 
-double gradient_tolerance(const Training& training, std::int64_t ranks, int step) {
-  const auto roundings = static_cast<double>(ranks + training.gradient_accumulation_steps + 4);
-  const DType reduce = training.precision.reduce.value_or(training.precision.gradients);
-  const double u = std::max({unit_roundoff(training.precision.gradients), unit_roundoff(reduce), unit_roundoff(training.precision.parameters)});
-  return 4 * roundings * u * (1 + step);
+double roundoff(const Training& training) {
+  const Precision& p = training.precision;
+  return std::max({unit_roundoff(p.parameters), unit_roundoff(p.compute), unit_roundoff(p.gradients), unit_roundoff(p.reduce.value_or(p.gradients))});
 }
 
-double loss_tolerance(const Training& training, std::int64_t ranks, int steps) { return gradient_tolerance(training, ranks, steps); }
+// See [Note: tolerance].
+double gradient_tolerance(const Training& training, std::int64_t ranks, int steps) {
+  const auto roundings = static_cast<double>(ranks + training.gradient_accumulation_steps + 4);
+  return 8 * roundings * roundoff(training) * (1 + 0.1 * steps);
+}
+
+double loss_tolerance(const Training& training, const std::vector<double>& losses, int steps) {
+  return roundoff(training) * *std::max_element(losses.begin(), losses.end()) * (1 + 0.1 * steps);
+}
 
 ExecutionResult execute_local(const Job& job, const ExecutionOptions& options) {
   const Reference reference = train_alone(*job.model, job.training, shares_of(job), options.steps);
@@ -186,7 +192,7 @@ ExecutionResult execute_local(const Job& job, const ExecutionOptions& options) {
     const double difference = std::abs(result.losses[s] - reference.losses[s]);
     if (!(difference <= result.loss.largest_difference)) result.loss.largest_difference = difference;
   }
-  result.loss.tolerance = loss_tolerance(job.training, job.world_size, options.steps);
+  result.loss.tolerance = loss_tolerance(job.training, reference.losses, options.steps);
   result.gradient.tolerance = gradient_tolerance(job.training, job.world_size, options.steps);
   return result;
 }
