@@ -65,6 +65,9 @@ void check_zero12(const Job& job, int stage, Problems& problems) {
   const std::string name = name_of_strategy(stage);
   if (job.training.offload.optimizer == OffloadTarget::nvme)
     problems.add({}, name + ": offload of the optimizer to nvme needs ZeRO stage 3", {"use offload: {optimizer: cpu}, or strategy zero3"});
+  if (job.training.optimizer.kind == OptimizerKind::muon && job.training.offload.optimizer != OffloadTarget::none && job.strategy.options.boolean("reduce_scatter", true))
+    problems.add({}, name + ": muon with reduce_scatter cannot offload the optimizer: offload keeps only slices of matrices",
+                 {"use reduce_scatter: false, or offload: none"});
   if (master_dtype(precision) == DType::bf16 && precision.moments != DType::bf16 && job.training.offload.optimizer == OffloadTarget::none)
     problems.add({}, name + ": a bf16 master copy with fp32 moments needs offload of the optimizer (bf16_master_weights_and_grads)",
                  {"use precision pure-bf16, master: fp32, or offload: {optimizer: cpu}"});

@@ -289,6 +289,10 @@ TEST(Zero12, RefuseWhatDeepSpeedForbids) {
     Job job = job_on(*toy, strategy, 4);
     job.training.offload.optimizer = OffloadTarget::nvme;
     EXPECT_THAT(check(job).text(), HasSubstr("ZeRO stage 3"));
+    job.training.offload.optimizer = OffloadTarget::cpu;
+    job.training.optimizer.kind = OptimizerKind::muon;
+    EXPECT_THAT(check(job).text(), HasSubstr("muon with reduce_scatter cannot offload"));
+    job.training.optimizer.kind = OptimizerKind::adamw;
     job.training.offload.optimizer = OffloadTarget::none;
     job.training.precision.master = DType::bf16;
     EXPECT_THAT(check(job).text(), HasSubstr("bf16_master_weights_and_grads"));
