@@ -14,7 +14,7 @@
 namespace shardsim {
 namespace {
 
-constexpr double noticeable = 0.005;   // share of the step time that counts as a difference
+constexpr double noticeable = 0.005;  // share of the step time that counts as a difference
 
 struct Point {
   Seconds time;
@@ -77,9 +77,9 @@ std::int64_t turning_point(Curves& curves, std::size_t a, std::size_t b, std::in
   return high;
 }
 
-void add_crossovers(std::vector<Crossover>& out, Curves& curves, const Scenario& base, const std::vector<std::string>& names, std::size_t a, std::size_t b,
-                    const std::vector<std::int64_t>& micro_batches) {
-  std::int64_t last = 0;   // the last micro-batch at which one of the two was faster
+void add_crossovers(std::vector<Crossover>& out, Curves& curves, const Scenario& base, const std::vector<std::string>& names, std::size_t a,
+                    std::size_t b, const std::vector<std::int64_t>& micro_batches) {
+  std::int64_t last = 0;  // the last micro-batch at which one of the two was faster
   for (const std::int64_t m : micro_batches) {
     const int now = curves.order(a, b, m);
     if (now == 0) continue;
@@ -113,8 +113,10 @@ Comparison compare_strategies(const Scenario& base, const std::vector<std::strin
   std::vector<std::string> why(names.size());
   parallel_for(names.size(), available_cores(), [&](std::size_t i) {
     const auto scenario = vary(base, choose_strategy(base, names[i]));
-    if (scenario) results[i] = simulate_scenario(*scenario);
-    else why[i] = first_message(scenario.error());
+    if (scenario)
+      results[i] = simulate_scenario(*scenario);
+    else
+      why[i] = first_message(scenario.error());
   });
   Comparison comparison;
   std::vector<std::string> ran;

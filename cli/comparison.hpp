@@ -18,18 +18,19 @@ struct NotRun {
 struct Crossover {
   std::string below, from;
   std::int64_t micro_batch = 1;
-  std::int64_t tokens_per_gpu = 0;   ///< of one micro-batch
-  bool fits = false;                 ///< both fit into memory there
+  std::int64_t tokens_per_gpu = 0;  ///< of one micro-batch
+  bool fits = false;                ///< both fit into memory there
 };
 
 struct Comparison {
-  std::vector<SimulationResult> results;   ///< fastest first
+  std::vector<SimulationResult> results;  ///< fastest first
   std::vector<NotRun> not_run;
-  std::vector<Crossover> crossovers;       ///< by micro-batch
+  std::vector<Crossover> crossovers;  ///< by micro-batch
 };
 
 /// Simulates `base` under each of `names`, and again at micro-batches from 1 to `largest_micro_batch` to find the crossovers.
 /// Differences of less than half a percent count as none.
-[[nodiscard]] Comparison compare_strategies(const Scenario& base, const std::vector<std::string>& names, std::int64_t largest_micro_batch = 32);
+[[nodiscard]] Comparison compare_strategies(const Scenario& base, const std::vector<std::string>& names,
+                                            std::int64_t largest_micro_batch = 32);
 
 }  // namespace shardsim

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "scenarios/import.hpp"
+
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,7 +9,6 @@
 #include "cli/log.hpp"
 #include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
-#include "scenarios/import.hpp"
 
 namespace shardsim {
 namespace {
@@ -35,17 +36,26 @@ ExitCode run(const Arguments& arguments) {
 }  // namespace
 
 Command import_command() {
-  return {.name = "import",
-          .summary = "turn another tool's configuration into a scenario",
-          .details = "\"auto\" values are resolved by Hugging Face's rule; keys without effect are listed on standard error and in the scenario.",
-          .arguments = {{.name = "FORMAT", .help = "what wrote the file", .required = true, .words = import_formats()},
-                        {.name = "FILE", .help = "DeepSpeed JSON, accelerate YAML, LLM Foundry YAML or torchtitan TOML", .required = true},
-                        {.name = "--output", .value = "SCENARIO", .help = "scenario to write ('-': standard output)", .short_name = "-o", .required = true},
-                        {.name = "--model", .value = "MODEL", .help = "preset or config.json (default: what the file names, else llama-3-8b)"},
-                        {.name = "--cluster", .value = "PROFILE", .help = "cluster profile to put into the scenario", .fallback = "clusters/h100-sxm.yaml"},
-                        {.name = "--nodes", .value = "N", .help = "nodes, where the file does not say"},
-                        {.name = "--gpus-per-node", .value = "N", .help = "GPUs of each node, where the file does not say"}},
-          .run = run};
+  return {
+      .name = "import",
+      .summary = "turn another tool's configuration into a scenario",
+      .details =
+          "\"auto\" values are resolved by Hugging Face's rule; keys without effect are listed on standard error and in the scenario.",
+      .arguments = {{.name = "FORMAT", .help = "what wrote the file", .required = true, .words = import_formats()},
+                    {.name = "FILE", .help = "DeepSpeed JSON, accelerate YAML, LLM Foundry YAML or torchtitan TOML", .required = true},
+                    {.name = "--output",
+                     .value = "SCENARIO",
+                     .help = "scenario to write ('-': standard output)",
+                     .short_name = "-o",
+                     .required = true},
+                    {.name = "--model", .value = "MODEL", .help = "preset or config.json (default: what the file names, else llama-3-8b)"},
+                    {.name = "--cluster",
+                     .value = "PROFILE",
+                     .help = "cluster profile to put into the scenario",
+                     .fallback = "clusters/h100-sxm.yaml"},
+                    {.name = "--nodes", .value = "N", .help = "nodes, where the file does not say"},
+                    {.name = "--gpus-per-node", .value = "N", .help = "GPUs of each node, where the file does not say"}},
+      .run = run};
 }
 
 }  // namespace shardsim

@@ -33,7 +33,8 @@ Range read_range(const std::string& text) {
 std::vector<std::string> assignments(const Arguments& arguments) {
   std::vector<std::string> out = arguments.texts("--set");
   const auto add = [&](const std::string& flag, const std::string& key, bool list) {
-    if (arguments.given(flag)) out.push_back(list ? fmt::format("plan.{}=[{}]", key, arguments.text(flag)) : fmt::format("plan.{}={}", key, arguments.text(flag)));
+    if (arguments.given(flag))
+      out.push_back(list ? fmt::format("plan.{}=[{}]", key, arguments.text(flag)) : fmt::format("plan.{}={}", key, arguments.text(flag)));
   };
   add("--global-batch", "global_batch", false);
   add("--tokens", "tokens", false);
@@ -49,29 +50,35 @@ ExitCode run(const Arguments& arguments) {
   Plan plan = make_plan(base);
   if (arguments.given("--scaling")) plan.scaling = scaling_study(base, range.least, range.most);
   const std::string format = arguments.text("--format", "table");
-  if (format == "json") write_output("-", plan_json(plan).text() + "\n");
-  else if (format == "csv") write_output("-", plan_csv(plan));
-  else write_output("-", plan_table(plan));
+  if (format == "json")
+    write_output("-", plan_json(plan).text() + "\n");
+  else if (format == "csv")
+    write_output("-", plan_csv(plan));
+  else
+    write_output("-", plan_table(plan));
   return plan.time ? ExitCode::done : ExitCode::no;
 }
 
 }  // namespace
 
 Command plan_command() {
-  return {.name = "plan",
-          .summary = "search for the best way to run a job",
-          .details = "Model, global batch, token budget and kind of machine are fixed; nodes, strategy, micro-batch and checkpointing are free. "
-                     "A plan: block of the scenario narrows the search; the flags are short for its keys. Exit code 1 if nothing fits.",
-          .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true},
-                        {.name = "--scaling", .value = "A..B", .help = "also study how the scenario scales from A to B GPUs"},
-                        {.name = "--global-batch", .value = "N", .help = "sequences of one optimizer step (default: the scenario's)"},
-                        {.name = "--tokens", .value = "N", .help = "tokens to train on (default: 20 a parameter)"},
-                        {.name = "--price", .value = "DOLLARS", .help = "price of one GPU-hour (default: the profile's)"},
-                        {.name = "--nodes", .value = "LIST", .help = "numbers of nodes, with commas between them (default: powers of two)"},
-                        {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "all"},
-                        {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
-                        {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
-          .run = run};
+  return {
+      .name = "plan",
+      .summary = "search for the best way to run a job",
+      .details =
+          "Model, global batch, token budget and kind of machine are fixed; nodes, strategy, micro-batch and checkpointing are free. "
+          "A plan: block of the scenario narrows the search; the flags are short for its keys. Exit code 1 if nothing fits.",
+      .arguments =
+          {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true},
+           {.name = "--scaling", .value = "A..B", .help = "also study how the scenario scales from A to B GPUs"},
+           {.name = "--global-batch", .value = "N", .help = "sequences of one optimizer step (default: the scenario's)"},
+           {.name = "--tokens", .value = "N", .help = "tokens to train on (default: 20 a parameter)"},
+           {.name = "--price", .value = "DOLLARS", .help = "price of one GPU-hour (default: the profile's)"},
+           {.name = "--nodes", .value = "LIST", .help = "numbers of nodes, with commas between them (default: powers of two)"},
+           {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "all"},
+           {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
+           {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
+      .run = run};
 }
 
 }  // namespace shardsim

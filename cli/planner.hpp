@@ -14,11 +14,11 @@ namespace shardsim {
 /// What training to the token budget takes with one candidate.
 struct Economics {
   double steps = 0;
-  Seconds checkpoint, interval;          ///< time of one checkpoint; useful work between two
+  Seconds checkpoint, interval;  ///< time of one checkpoint; useful work between two
   double goodput = 1;
-  Seconds wall;                          ///< with checkpoints, failures and lost work
+  Seconds wall;  ///< with checkpoints, failures and lost work
   double gpu_hours = 0;
-  std::optional<double> cost;            ///< US dollars; nothing without a price
+  std::optional<double> cost;  ///< US dollars; nothing without a price
 };
 
 struct PlanEntry {
@@ -33,22 +33,22 @@ struct Answer {
 /// One point of a scaling study: the scenario's micro-batch and accumulation on so many GPUs.
 struct ScalingPoint {
   std::int64_t nodes = 1, gpus = 1;
-  SimulationResult result;               ///< without its schedule
-  double efficiency = 1;                 ///< tokens/s/GPU, against the first point
+  SimulationResult result;  ///< without its schedule
+  double efficiency = 1;    ///< tokens/s/GPU, against the first point
 };
 
 struct Scaling {
   std::vector<ScalingPoint> points;
-  std::optional<std::size_t> cliff;      ///< the point before which most efficiency is lost
-  std::string why;                       ///< what limits beyond the cliff
-  std::vector<std::string> left_out;     ///< numbers of GPUs that the strategy cannot run on, with the reason
+  std::optional<std::size_t> cliff;   ///< the point before which most efficiency is lost
+  std::string why;                    ///< what limits beyond the cliff
+  std::vector<std::string> left_out;  ///< numbers of GPUs that the strategy cannot run on, with the reason
 };
 
 struct Plan {
   std::string scenario;
   PlanRequest request;
   std::optional<PlanEntry> time, cost, gpus;
-  std::vector<PlanEntry> pareto;         ///< by GPUs
+  std::vector<PlanEntry> pareto;  ///< by GPUs
   std::optional<std::int64_t> minimum_gpus, largest_micro_batch;
   std::int64_t evaluated = 0, pruned = 0, refused = 0;
   std::vector<Answer> answers;

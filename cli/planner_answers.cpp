@@ -12,7 +12,7 @@
 namespace shardsim {
 namespace {
 
-constexpr double hidden_share = 0.01;   // of the step: less exposed communication counts as hidden
+constexpr double hidden_share = 0.01;  // of the step: less exposed communication counts as hidden
 
 std::string percent(double share) { return fmt::format("{:.{}f} %", share * 100, share < 0.1 ? 1 : 0); }
 
@@ -45,7 +45,8 @@ std::string cheapest_rescue(const Scenario& base) {
                                     {"CPU offload of the optimizer", {"training.offload={optimizer: cpu}"}}};
   for (const Change& change : changes)
     if (const auto result = what_if(base, change.assignments); result && result->memory.fits)
-      return fmt::format("{} alone makes it fit ({}, step {})", change.text, to_text(result->memory.device_peak), to_text(result->step.time));
+      return fmt::format("{} alone makes it fit ({}, step {})", change.text, to_text(result->memory.device_peak),
+                         to_text(result->step.time));
   return "no single change makes it fit";
 }
 
@@ -54,7 +55,8 @@ Answer does_it_fit(const Scenario& base, const SimulationResult& now) {
   const std::string question = "Does the scenario as written fit?";
   if (memory.fits)
     return {question, fmt::format("yes: {} of {}", to_text(memory.device_peak), to_text(memory.capacity)),
-            fmt::format("the largest term at the peak is {}; {} are free", largest_term(memory), to_text(memory.capacity - memory.device_peak))};
+            fmt::format("the largest term at the peak is {}; {} are free", largest_term(memory),
+                        to_text(memory.capacity - memory.device_peak))};
   return {question, fmt::format("no: {} of {}", to_text(memory.device_peak), to_text(memory.capacity)),
           fmt::format("the largest term at the peak is {}; {}", largest_term(memory), cheapest_rescue(base))};
 }
@@ -64,7 +66,8 @@ Answer fewest_gpus(const Plan& plan, const SearchResult& found) {
   std::string why;
   for (const Evaluated& e : found.too_large)
     if (!plan.minimum_gpus || e.gpus() < *plan.minimum_gpus)
-      why = fmt::format("on {} GPUs the leanest way ({}) needs {}; its largest term is {}", e.gpus(), e.candidate.text(), to_text(e.result.memory.device_peak), largest_term(e.result.memory));
+      why = fmt::format("on {} GPUs the leanest way ({}) needs {}; its largest term is {}", e.gpus(), e.candidate.text(),
+                        to_text(e.result.memory.device_peak), largest_term(e.result.memory));
   if (why.empty()) why = plan.minimum_gpus ? "it is the smallest number that the plan may use" : "no candidate could run";
   if (!plan.minimum_gpus) return {question, "nothing that the plan may choose fits", why};
   return {question, fmt::format("{}", *plan.minimum_gpus), why};
@@ -72,21 +75,27 @@ Answer fewest_gpus(const Plan& plan, const SearchResult& found) {
 
 Answer fastest(const Plan& plan, const SearchResult& found) {
   const Evaluated& best = plan.time->evaluated;
-  const Evaluated* second = nullptr;   // the fastest with another strategy on as many GPUs
+  const Evaluated* second = nullptr;  // the fastest with another strategy on as many GPUs
   for (const Evaluated& e : found.fitting)
-    if (e.gpus() == best.gpus() && e.candidate.strategy != best.candidate.strategy && (second == nullptr || e.time() < second->time())) second = &e;
+    if (e.gpus() == best.gpus() && e.candidate.strategy != best.candidate.strategy && (second == nullptr || e.time() < second->time()))
+      second = &e;
   std::string why = "bound by " + best.result.step.bound_by;
-  if (second != nullptr) why += fmt::format("; the next strategy, {}, takes {} longer", second->candidate.text(), percent(second->time() / best.time() - 1));
-  return {"Which way is the fastest?", fmt::format("{} on {} GPUs: {} a step", best.candidate.text(), grouped(best.gpus()), to_text(best.time())), why};
+  if (second != nullptr)
+    why += fmt::format("; the next strategy, {}, takes {} longer", second->candidate.text(), percent(second->time() / best.time() - 1));
+  return {"Which way is the fastest?",
+          fmt::format("{} on {} GPUs: {} a step", best.candidate.text(), grouped(best.gpus()), to_text(best.time())), why};
 }
 
-std::string money(const Economics& e) { return e.cost ? fmt::format(", ${}", grouped(static_cast<std::int64_t>(*e.cost + 0.5))) : std::string(); }
+std::string money(const Economics& e) {
+  return e.cost ? fmt::format(", ${}", grouped(static_cast<std::int64_t>(*e.cost + 0.5))) : std::string();
+}
 
 Answer how_long(const Plan& plan, const PlanEntry& entry, const std::string& question) {
   const Economics& e = entry.economics;
   return {question,
-          fmt::format("{:.{}f} days on {} GPUs, {} GPU-hours{} ({})", e.wall.base() / 86400, e.wall.base() < 864000 ? 2 : 1, grouped(entry.evaluated.gpus()),
-                      grouped(static_cast<std::int64_t>(e.gpu_hours + 0.5)), money(e), entry.evaluated.candidate.text()),
+          fmt::format("{:.{}f} days on {} GPUs, {} GPU-hours{} ({})", e.wall.base() / 86400, e.wall.base() < 864000 ? 2 : 1,
+                      grouped(entry.evaluated.gpus()), grouped(static_cast<std::int64_t>(e.gpu_hours + 0.5)), money(e),
+                      entry.evaluated.candidate.text()),
           fmt::format("{:.3g} tokens in {} steps; goodput {} with a checkpoint of {} every {} and a failure every {}", plan.request.tokens,
                       grouped(static_cast<std::int64_t>(e.steps + 0.5)), percent(e.goodput), to_text(e.checkpoint), to_text(e.interval),
                       to_text(plan.request.node_mtbf / static_cast<double>(entry.evaluated.candidate.nodes)))};
@@ -97,8 +106,11 @@ Answer largest(const Scenario& base, const Plan& plan) {
   if (!plan.largest_micro_batch) return {question, "none", "one sequence does not fit: " + cheapest_rescue(base)};
   const std::int64_t next = *plan.largest_micro_batch + 1;
   const auto beyond = what_if(base, {fmt::format("training.micro_batch_size={}", next)});
-  return {question, fmt::format("{} sequences ({} tokens) a rank", grouped(*plan.largest_micro_batch), grouped(*plan.largest_micro_batch * base.training.sequence_length)),
-          beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak), to_text(beyond->memory.capacity), largest_term(beyond->memory))
+  return {question,
+          fmt::format("{} sequences ({} tokens) a rank", grouped(*plan.largest_micro_batch),
+                      grouped(*plan.largest_micro_batch * base.training.sequence_length)),
+          beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak),
+                               to_text(beyond->memory.capacity), largest_term(beyond->memory))
                  : "more cannot be simulated"};
 }
 
@@ -129,7 +141,8 @@ Answer network(const Scenario& base, const Candidate& candidate) {
   if (exposed <= hidden_share) return {question, "no", share + "; bound by " + now.step.bound_by};
   if (candidate.nodes == 1) return {question, "no: it runs inside one node", share + ", over NVLink"};
   const auto needed = hiding_bandwidth(*job);
-  const std::string move = needed ? fmt::format("to hide all of it a NIC would need {:.0f} Gbit/s (now {:.0f})", needed->base() * 8e-9, job->cluster.profile.network.nic_bandwidth.base() * 8e-9)
+  const std::string move = needed ? fmt::format("to hide all of it a NIC would need {:.0f} Gbit/s (now {:.0f})", needed->base() * 8e-9,
+                                                job->cluster.profile.network.nic_bandwidth.base() * 8e-9)
                                   : "no NIC bandwidth hides all of it: what is left stands inside the node or cannot overlap";
   return {question, exposed > 0.1 ? "yes" : "a little", share + "; " + move};
 }
@@ -137,10 +150,12 @@ Answer network(const Scenario& base, const Candidate& candidate) {
 Answer what_moves(const Scenario& base, const Candidate& candidate) {
   const auto job = scenario_of(base, candidate);
   const SimulationResult now = simulate_scenario(*job);
-  const std::string launch = fmt::format("cluster.kernel_launch={} ns", static_cast<std::int64_t>(job->cluster.profile.gpu.kernel_launch.base() * 0.5e9));
+  const std::string launch =
+      fmt::format("cluster.kernel_launch={} ns", static_cast<std::int64_t>(job->cluster.profile.gpu.kernel_launch.base() * 0.5e9));
   std::vector<Change> changes{{"compiling the model", {"training.compile=true"}}, {"a host twice as fast", {launch}}};
   if (candidate.nodes > 1) changes.push_back({"NICs twice as fast", {nic_bandwidth(job->cluster.profile.network.nic_bandwidth * 2.0)}});
-  if (candidate.checkpointing != "none") changes.push_back({"no activation checkpointing (if it fitted)", {"training.activation_checkpointing=none"}});
+  if (candidate.checkpointing != "none")
+    changes.push_back({"no activation checkpointing (if it fitted)", {"training.activation_checkpointing=none"}});
   std::string list, best = "nothing tried";
   double most = 0.005;
   for (const Change& change : changes) {

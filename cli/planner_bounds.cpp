@@ -13,14 +13,20 @@ namespace shardsim {
 namespace {
 
 /// Experts of an expert-parallel job run elsewhere: their work and tensors are not counted.
-bool counted(const Scenario& s, const Module& module) { return !module.routed_experts || !s.strategy.options.given("expert_parallel_size"); }
+bool counted(const Scenario& s, const Module& module) {
+  return !module.routed_experts || !s.strategy.options.given("expert_parallel_size");
+}
 
 bool recomputed(Checkpointing kind, const Module& module) {
   switch (kind) {
-    case Checkpointing::none: return false;
-    case Checkpointing::core_attention: return module.core_attention;
-    case Checkpointing::selective_ops: return !module.kept_by_selective;
-    case Checkpointing::full: return true;
+    case Checkpointing::none:
+      return false;
+    case Checkpointing::core_attention:
+      return module.core_attention;
+    case Checkpointing::selective_ops:
+      return !module.kept_by_selective;
+    case Checkpointing::full:
+      return true;
   }
   return false;
 }
@@ -33,7 +39,7 @@ SimTime layer_time(const Scenario& s, const CostModel& costs, const LayerType& t
     if (!counted(s, module)) continue;
     const SimTime forward = SimTime::from(costs.work(module.forward));
     time += forward;
-    if (!trains) continue;   // which backward passes a frozen layer runs is not settled here
+    if (!trains) continue;  // which backward passes a frozen layer runs is not settled here
     if (recomputed(kind, module)) time += forward;
     Work backward = first && m == 0 ? Work{} : module.backward_input;
     backward += module.backward_weight;
@@ -45,10 +51,14 @@ SimTime layer_time(const Scenario& s, const CostModel& costs, const LayerType& t
 bool kept(Checkpointing kind, const Tensor& tensor) {
   const bool saved = tensor.saved_by >= 0, input = tensor.producer < 0;
   switch (kind) {
-    case Checkpointing::none: return saved;
-    case Checkpointing::core_attention: return saved && !tensor.core_attention;
-    case Checkpointing::selective_ops: return input || tensor.kept_by_selective;
-    case Checkpointing::full: return input;
+    case Checkpointing::none:
+      return saved;
+    case Checkpointing::core_attention:
+      return saved && !tensor.core_attention;
+    case Checkpointing::selective_ops:
+      return input || tensor.kept_by_selective;
+    case Checkpointing::full:
+      return input;
   }
   return false;
 }
@@ -79,13 +89,14 @@ const LowerBounds::Share& LowerBounds::share(const Candidate& candidate) {
   const auto [place, fresh] = shares_.try_emplace({candidate.micro_batch, candidate.checkpointing});
   Share& share = place->second;
   if (!fresh) return share;
-  const auto scenario = vary(base_, {fmt::format("training.micro_batch_size={}", candidate.micro_batch), "training.activation_checkpointing=" + candidate.checkpointing});
-  if (!scenario) return share;   // the base's own strategy refuses: zero is a bound, too
+  const auto scenario = vary(base_, {fmt::format("training.micro_batch_size={}", candidate.micro_batch),
+                                     "training.activation_checkpointing=" + candidate.checkpointing});
+  if (!scenario) return share;  // the base's own strategy refuses: zero is a bound, too
   const Model& model = *scenario->model;
   const bool trains = model.trainable() == model.total();
   const ActivationCheckpointing& checkpointing = scenario->training.checkpointing;
   const CostModel costs(scenario->cluster);
-  std::map<std::tuple<std::int32_t, bool, bool>, std::pair<SimTime, Bytes>> known;   // by type, checkpointed or not, first or not
+  std::map<std::tuple<std::int32_t, bool, bool>, std::pair<SimTime, Bytes>> known;  // by type, checkpointed or not, first or not
   SimTime time;
   std::int32_t block = 0;
   bool first = true;
@@ -94,7 +105,8 @@ const LowerBounds::Share& LowerBounds::share(const Candidate& candidate) {
     const bool checkpointed = type.block && block++ % std::max(checkpointing.every, 1) == 0;
     const Checkpointing kind = checkpointed ? checkpointing.kind : Checkpointing::none;
     const auto [found, added] = known.try_emplace({layer.type, checkpointed, first});
-    if (added) found->second = {layer_time(*scenario, costs, type, kind, trains, first), trains ? layer_tensors(*scenario, type, kind) : Bytes{}};
+    if (added)
+      found->second = {layer_time(*scenario, costs, type, kind, trains, first), trains ? layer_tensors(*scenario, type, kind) : Bytes{}};
     time += found->second.first;
     share.activations += found->second.second;
     first = false;
@@ -111,7 +123,7 @@ Bytes LowerBounds::states(const Candidate& candidate) const {
   const bool adam = training.optimizer.kind == OptimizerKind::adam || training.optimizer.kind == OptimizerKind::adamw;
   const std::int64_t parameter = size_of(precision.parameters), master = precision.master ? size_of(*precision.master) : 0;
   const std::int64_t moments = adam ? 2 * size_of(precision.moments) : 0;
-  const std::int64_t least = master > 0 ? std::min(parameter, master) : parameter;   // FSDP's shard is the master copy
+  const std::int64_t least = master > 0 ? std::min(parameter, master) : parameter;  // FSDP's shard is the master copy
   const std::int64_t parameters = one_of(candidate.strategy, whole_parameters) ? psi * parameter : psi * least / n;
   return Bytes{parameters + (one_of(candidate.strategy, replicated) ? trainable * moments : trainable * moments / n)};
 }

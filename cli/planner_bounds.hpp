@@ -11,8 +11,8 @@ namespace shardsim {
 
 /// Never above what the simulation will say.
 struct LowerBound {
-  Seconds time;     ///< of a step
-  Bytes memory;     ///< on the device
+  Seconds time;  ///< of a step
+  Bytes memory;  ///< on the device
 };
 
 /// Time: every strategy runs the modules of the model, one after the other, on the compute stream, so the sum of their kernels is a lower

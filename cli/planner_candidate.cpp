@@ -13,15 +13,17 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t most_micro_batches = 128;   // sequences: beyond, activations fill any GPU long before
+constexpr std::int64_t most_micro_batches = 128;  // sequences: beyond, activations fill any GPU long before
 
 bool has_option(const std::string& strategy, std::string_view option) {
   const StrategyInfo* info = find_strategy(strategy);
-  return info != nullptr && std::any_of(info->options.begin(), info->options.end(), [&](const OptionSpec& spec) { return spec.name == option; });
+  return info != nullptr &&
+         std::any_of(info->options.begin(), info->options.end(), [&](const OptionSpec& spec) { return spec.name == option; });
 }
 
 /// Ways to run one strategy: as it is, keeping parameters between forward and backward, and sharded inside a node only.
-std::vector<std::vector<std::string>> option_sets(const std::string& strategy, std::int64_t nodes, std::int64_t gpus_per_node, bool hybrid) {
+std::vector<std::vector<std::string>> option_sets(const std::string& strategy, std::int64_t nodes, std::int64_t gpus_per_node,
+                                                  bool hybrid) {
   std::vector<std::vector<std::string>> sets{{}};
   if (strategy == "fsdp2") sets.push_back({"reshard_after_forward=false"});
   if (strategy == "fsdp1") sets.push_back({"sharding_strategy=SHARD_GRAD_OP"});
@@ -29,7 +31,8 @@ std::vector<std::vector<std::string>> option_sets(const std::string& strategy, s
   const std::string replicate = fmt::format("replicate={}", nodes);
   if (strategy == "fsdp2" && has_option(strategy, "replicate")) sets.push_back({replicate});
   if (strategy == "fsdp1" && has_option(strategy, "replicate")) sets.push_back({"sharding_strategy=HYBRID_SHARD", replicate});
-  if (strategy == "zero3" && has_option(strategy, "zero_hpz_partition_size")) sets.push_back({fmt::format("zero_hpz_partition_size={}", gpus_per_node)});
+  if (strategy == "zero3" && has_option(strategy, "zero_hpz_partition_size"))
+    sets.push_back({fmt::format("zero_hpz_partition_size={}", gpus_per_node)});
   return sets;
 }
 
@@ -76,7 +79,8 @@ std::vector<Candidate> candidates(const Scenario& base, const PlanRequest& reque
         for (const std::string& checkpointing : request.checkpointing)
           for (const std::string& offload : request.offload)
             for (const std::int64_t m : micro_batches(request, nodes * gpus_per_node))
-              all.push_back({nodes, gpus_per_node, strategy, options, checkpointing, offload, m, request.global_batch / (nodes * gpus_per_node) / m});
+              all.push_back(
+                  {nodes, gpus_per_node, strategy, options, checkpointing, offload, m, request.global_batch / (nodes * gpus_per_node) / m});
   return all;
 }
 
@@ -99,7 +103,7 @@ std::optional<SimulationResult> simulate_candidate(const Scenario& base, const C
     const auto scenario = scenario_of(base, shorter);
     if (!scenario) return std::nullopt;
     SimulationResult result = simulate_scenario(*scenario);
-    result.schedule = nullptr;   // thousands of them would fill the memory
+    result.schedule = nullptr;  // thousands of them would fill the memory
     return result;
   };
   if (candidate.accumulation <= exact_micro_batches) return simulated(candidate.accumulation);
@@ -109,11 +113,14 @@ std::optional<SimulationResult> simulate_candidate(const Scenario& base, const C
   return extrapolated(*first, *second, a, b, candidate.accumulation);
 }
 
-SimulationResult extrapolated(const SimulationResult& first, const SimulationResult& second, std::int64_t a, std::int64_t b, std::int64_t g) {
+SimulationResult extrapolated(const SimulationResult& first, const SimulationResult& second, std::int64_t a, std::int64_t b,
+                              std::int64_t g) {
   SimulationResult result = second;
   const double steps = static_cast<double>(g - b) / static_cast<double>(b - a);
   const auto line = [&](auto StepTime::*field) { result.step.*field += (second.step.*field - first.step.*field) * steps; };
-  for (auto field : {&StepTime::time, &StepTime::compute, &StepTime::communication, &StepTime::exposed_communication, &StepTime::host_bound, &StepTime::optimizer}) line(field);
+  for (auto field : {&StepTime::time, &StepTime::compute, &StepTime::communication, &StepTime::exposed_communication, &StepTime::host_bound,
+                     &StepTime::optimizer})
+    line(field);
   line(&StepTime::model_flops);
   line(&StepTime::hardware_flops);
   const double longer = result.step.time / second.step.time;

@@ -38,6 +38,7 @@ inline constexpr std::int64_t exact_micro_batches = 8;
 [[nodiscard]] std::optional<SimulationResult> simulate_candidate(const Scenario& base, const Candidate& candidate);
 
 /// `first` and `second` are steps of a and b micro-batches; the step of g > b of them.
-[[nodiscard]] SimulationResult extrapolated(const SimulationResult& first, const SimulationResult& second, std::int64_t a, std::int64_t b, std::int64_t g);
+[[nodiscard]] SimulationResult extrapolated(const SimulationResult& first, const SimulationResult& second, std::int64_t a, std::int64_t b,
+                                            std::int64_t g);
 
 }  // namespace shardsim

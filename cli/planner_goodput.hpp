@@ -9,9 +9,9 @@
 namespace shardsim {
 
 struct Reliability {
-  Seconds checkpoint;   ///< training stands still while a checkpoint is written (delta)
-  Seconds restart;      ///< from a failure to the first new step (R)
-  Seconds mtbf;         ///< mean time between failures of the whole job: a node's, divided by the nodes (M)
+  Seconds checkpoint;  ///< training stands still while a checkpoint is written (delta)
+  Seconds restart;     ///< from a failure to the first new step (R)
+  Seconds mtbf;        ///< mean time between failures of the whole job: a node's, divided by the nodes (M)
 };
 
 /// The interval between checkpoints that wastes the least: Daly, "A higher order estimate of the optimum checkpoint interval for restart
@@ -24,8 +24,8 @@ struct Reliability {
 
 /// What one checkpoint of a job writes.
 struct CheckpointBytes {
-  Bytes shared_out;   ///< written by all nodes, each its part
-  Bytes by_one;       ///< written by the node of rank 0 alone
+  Bytes shared_out;  ///< written by all nodes, each its part
+  Bytes by_one;      ///< written by the node of rank 0 alone
 };
 
 /// The slowest node's time at `write_per_node`.

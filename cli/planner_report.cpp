@@ -67,8 +67,11 @@ Json scaling_json(const Scaling& scaling) {
   Json cliff;
   if (scaling.cliff) {
     const ScalingPoint &before = scaling.points[*scaling.cliff - 1], &after = scaling.points[*scaling.cliff];
-    cliff = Json::Object{{"from_gpus", before.gpus}, {"to_gpus", after.gpus}, {"lost", 1 - after.efficiency / before.efficiency},
-                         {"node_boundary", before.nodes == 1 && after.nodes > 1}, {"why", scaling.why}};
+    cliff = Json::Object{{"from_gpus", before.gpus},
+                         {"to_gpus", after.gpus},
+                         {"lost", 1 - after.efficiency / before.efficiency},
+                         {"node_boundary", before.nodes == 1 && after.nodes > 1},
+                         {"why", scaling.why}};
   }
   return Json::Object{{"points", std::move(points)}, {"cliff", cliff}, {"left_out", std::move(left_out)}};
 }
@@ -76,7 +79,11 @@ Json scaling_json(const Scaling& scaling) {
 std::vector<std::string> pareto_row(const PlanEntry& entry) {
   const Candidate& c = entry.evaluated.candidate;
   const SimulationResult& r = entry.evaluated.result;
-  return {grouped(c.gpus()), c.text(), to_text(r.step.time), to_text(r.memory.device_peak), fmt::format("{:.1f}", entry.economics.wall.base() / 86400),
+  return {grouped(c.gpus()),
+          c.text(),
+          to_text(r.step.time),
+          to_text(r.memory.device_peak),
+          fmt::format("{:.1f}", entry.economics.wall.base() / 86400),
           grouped(static_cast<std::int64_t>(entry.economics.gpu_hours + 0.5))};
 }
 
@@ -90,15 +97,18 @@ std::string pareto_text(const Plan& plan) {
                          cost ? grouped(static_cast<std::int64_t>(*cost + 0.5)) : "-"});
   }
   std::string out = "Fewer GPUs or less time (Pareto front):\n" + grid.text();
-  for (const PlanEntry& entry : plan.pareto) out += fmt::format("{:>7}: {}\n", grouped(entry.evaluated.gpus()), wrapped(entry.evaluated.candidate.text(), 9, 9));
+  for (const PlanEntry& entry : plan.pareto)
+    out += fmt::format("{:>7}: {}\n", grouped(entry.evaluated.gpus()), wrapped(entry.evaluated.candidate.text(), 9, 9));
   return out;
 }
 
 std::string scaling_text(const Scaling& scaling) {
-  TextGrid grid{.header = {"GPUs", "Step", "Exposed", "tok/s/GPU", "Efficiency", "Fits"}, .right = {true, true, true, true, true, false}, .rows = {}};
+  TextGrid grid{
+      .header = {"GPUs", "Step", "Exposed", "tok/s/GPU", "Efficiency", "Fits"}, .right = {true, true, true, true, true, false}, .rows = {}};
   for (const ScalingPoint& p : scaling.points)
     grid.rows.push_back({grouped(p.gpus), to_text(p.result.step.time), to_text(p.result.step.exposed_communication),
-                         grouped(static_cast<std::int64_t>(p.result.step.tokens_per_second_per_gpu)), fmt::format("{:.1f} %", p.efficiency * 100), p.result.memory.fits ? "yes" : "no"});
+                         grouped(static_cast<std::int64_t>(p.result.step.tokens_per_second_per_gpu)),
+                         fmt::format("{:.1f} %", p.efficiency * 100), p.result.memory.fits ? "yes" : "no"});
   std::string out = "\nScaling, the same work for each rank:\n" + grid.text();
   if (scaling.cliff) out += wrapped("Cliff: " + scaling.why, 2, 0) + "\n";
   for (const std::string& text : scaling.left_out) out += wrapped("Left out: " + text, 2, 0) + "\n";
@@ -112,29 +122,33 @@ Json plan_json(const Plan& plan) {
   for (const PlanEntry& entry : plan.pareto) pareto.push_back(entry_json(entry));
   for (const Answer& a : plan.answers) list.emplace_back(Json::Object{{"question", a.question}, {"answer", a.answer}, {"why", a.why}});
   for (const std::string& text : plan.request.assumptions) assumptions.emplace_back(text);
-  Json json = Json::Object{{"schema", "shardsim.plan/1"},
-                           {"scenario", plan.scenario},
-                           {"global_batch", plan.request.global_batch},
-                           {"tokens", plan.request.tokens},
-                           {"best", Json::Object{{"time", optional_json(plan.time)}, {"cost", optional_json(plan.cost)}, {"gpus", optional_json(plan.gpus)}}},
-                           {"pareto", std::move(pareto)},
-                           {"minimum_gpus", optional_json(plan.minimum_gpus)},
-                           {"largest_micro_batch", optional_json(plan.largest_micro_batch)},
-                           {"evaluated", plan.evaluated},
-                           {"pruned", plan.pruned},
-                           {"refused", plan.refused},
-                           {"answers", std::move(list)},
-                           {"assumptions", std::move(assumptions)}};
+  Json json = Json::Object{
+      {"schema", "shardsim.plan/1"},
+      {"scenario", plan.scenario},
+      {"global_batch", plan.request.global_batch},
+      {"tokens", plan.request.tokens},
+      {"best", Json::Object{{"time", optional_json(plan.time)}, {"cost", optional_json(plan.cost)}, {"gpus", optional_json(plan.gpus)}}},
+      {"pareto", std::move(pareto)},
+      {"minimum_gpus", optional_json(plan.minimum_gpus)},
+      {"largest_micro_batch", optional_json(plan.largest_micro_batch)},
+      {"evaluated", plan.evaluated},
+      {"pruned", plan.pruned},
+      {"refused", plan.refused},
+      {"answers", std::move(list)},
+      {"assumptions", std::move(assumptions)}};
   if (plan.scaling) json.add("scaling", scaling_json(*plan.scaling));
   return json;
 }
 
 std::string plan_table(const Plan& plan) {
-  std::string out = fmt::format("Plan for {}: global batch {}, {:.3g} tokens\n\n", plan.scenario, grouped(plan.request.global_batch), plan.request.tokens);
-  for (const Answer& a : plan.answers) out += fmt::format("{}\n  {}\n  {}\n", a.question, wrapped(a.answer, 2, 2), wrapped("because " + a.why, 2, 2));
+  std::string out = fmt::format("Plan for {}: global batch {}, {:.3g} tokens\n\n", plan.scenario, grouped(plan.request.global_batch),
+                                plan.request.tokens);
+  for (const Answer& a : plan.answers)
+    out += fmt::format("{}\n  {}\n  {}\n", a.question, wrapped(a.answer, 2, 2), wrapped("because " + a.why, 2, 2));
   out += "\n" + (plan.pareto.empty() ? std::string("Nothing fits.\n") : pareto_text(plan));
   if (plan.scaling) out += scaling_text(*plan.scaling);
-  out += fmt::format("\n{} candidates simulated, {} left out by bounds, {} refused by their library.\n", grouped(plan.evaluated), grouped(plan.pruned), grouped(plan.refused));
+  out += fmt::format("\n{} candidates simulated, {} left out by bounds, {} refused by their library.\n", grouped(plan.evaluated),
+                     grouped(plan.pruned), grouped(plan.refused));
   for (const std::string& text : plan.request.assumptions) out += wrapped("Assumed: " + text + ".", 2, 0) + "\n";
   return out;
 }

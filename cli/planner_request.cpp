@@ -61,7 +61,9 @@ std::vector<std::string> with_own(const Scenario& scenario, std::string_view key
 std::vector<std::int64_t> default_nodes(const Scenario& scenario, std::int64_t global_batch) {
   std::vector<std::int64_t> nodes{scenario.cluster.nodes};
   const std::int64_t most = std::max(most_nodes_by_default, scenario.cluster.nodes);
-  for (std::int64_t n = 1; n <= most && n * scenario.cluster.gpus_per_node <= std::max(global_batch, scenario.cluster.gpus_per_node); n *= 2) nodes.push_back(n);
+  for (std::int64_t n = 1; n <= most && n * scenario.cluster.gpus_per_node <= std::max(global_batch, scenario.cluster.gpus_per_node);
+       n *= 2)
+    nodes.push_back(n);
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   return nodes;
@@ -76,8 +78,11 @@ void read_money_and_failures(PlanRequest& request, MapReader& reader, const Prof
   if (reader.has("checkpoint_interval")) request.checkpoint_interval = reader.seconds("checkpoint_interval", {});
   const ByteRate storage = profile.storage ? profile.storage->write_per_node : typical_storage;
   request.checkpoint_bandwidth = reader.byte_rate("checkpoint_bandwidth", storage);
-  if (!reader.has("node_mtbf")) request.assumptions.push_back(fmt::format("a node fails every {:.0f} hours, as Meta reports for Llama 3", request.node_mtbf.base() / 3600));
-  if (!reader.has("checkpoint_bandwidth")) request.assumptions.push_back(fmt::format("a node writes checkpoints at {}", to_text(request.checkpoint_bandwidth)));
+  if (!reader.has("node_mtbf"))
+    request.assumptions.push_back(
+        fmt::format("a node fails every {:.0f} hours, as Meta reports for Llama 3", request.node_mtbf.base() / 3600));
+  if (!reader.has("checkpoint_bandwidth"))
+    request.assumptions.push_back(fmt::format("a node writes checkpoints at {}", to_text(request.checkpoint_bandwidth)));
 }
 
 void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scenario) {
@@ -108,11 +113,14 @@ Result<PlanRequest> read_plan(const Scenario& scenario) {
   MapReader reader(block == nullptr || block->kind == Node::Kind::null ? empty : *block, problems, "plan");
 
   PlanRequest request;
-  const std::int64_t own = scenario.training.micro_batch_size * scenario.training.gradient_accumulation_steps * scenario.cluster.world_size();
+  const std::int64_t own =
+      scenario.training.micro_batch_size * scenario.training.gradient_accumulation_steps * scenario.cluster.world_size();
   request.global_batch = reader.integer("global_batch", own, 1, std::int64_t{1} << 32);
-  if (!reader.has("global_batch")) request.assumptions.push_back(fmt::format("the global batch is the scenario's, {} sequences", grouped(own)));
+  if (!reader.has("global_batch"))
+    request.assumptions.push_back(fmt::format("the global batch is the scenario's, {} sequences", grouped(own)));
   request.tokens = reader.number("tokens", tokens_per_parameter * static_cast<double>(scenario.model->total().value()), 1, 1e18);
-  if (!reader.has("tokens")) request.assumptions.push_back(fmt::format("training takes 20 tokens a parameter, {:.3g} in all", request.tokens));
+  if (!reader.has("tokens"))
+    request.assumptions.push_back(fmt::format("training takes 20 tokens a parameter, {:.3g} in all", request.tokens));
   request.nodes = default_nodes(scenario, request.global_batch);
   if (const Node* list = reader.find("nodes")) {
     request.nodes = integers(*list, problems);

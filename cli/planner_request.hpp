@@ -26,20 +26,20 @@
 namespace shardsim {
 
 struct PlanRequest {
-  std::int64_t global_batch = 1;              ///< sequences per optimizer step
+  std::int64_t global_batch = 1;  ///< sequences per optimizer step
   double tokens = 0;
   std::vector<std::int64_t> nodes;
-  bool parts_of_a_node = true;                ///< one node may be used in part
+  bool parts_of_a_node = true;  ///< one node may be used in part
   std::vector<std::string> strategies;
-  std::vector<std::int64_t> micro_batches;    ///< empty: all that divide
-  std::vector<std::string> checkpointing;     ///< values of training.activation_checkpointing
-  std::vector<std::string> offload;           ///< values of training.offload
+  std::vector<std::int64_t> micro_batches;  ///< empty: all that divide
+  std::vector<std::string> checkpointing;   ///< values of training.activation_checkpointing
+  std::vector<std::string> offload;         ///< values of training.offload
   bool hybrid = true;
   std::optional<double> price_per_gpu_hour;
   Seconds node_mtbf, restart;
   std::optional<Seconds> checkpoint_interval;
   ByteRate checkpoint_bandwidth;
-  std::vector<std::string> assumptions;       ///< what was not said, as sentences
+  std::vector<std::string> assumptions;  ///< what was not said, as sentences
 };
 
 [[nodiscard]] Result<PlanRequest> read_plan(const Scenario& scenario);

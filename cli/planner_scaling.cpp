@@ -49,7 +49,8 @@ std::string explain(const ScalingPoint& before, const ScalingPoint& after) {
   const Seconds grown = after.result.step.exposed_communication - before.result.step.exposed_communication;
   const Seconds longer = after.result.step.time - before.result.step.time;
   const bool boundary = before.nodes == 1 && after.nodes > 1;
-  std::string text = fmt::format("the step grows by {} from {} to {} GPUs, exposed communication by {}", to_text(longer), before.gpus, after.gpus, to_text(grown));
+  std::string text = fmt::format("the step grows by {} from {} to {} GPUs, exposed communication by {}", to_text(longer), before.gpus,
+                                 after.gpus, to_text(grown));
   if (boundary) text += "; this is the node boundary, where the ring leaves NVLink for the NICs";
   return text + "; bound by " + after.result.step.bound_by;
 }
@@ -61,7 +62,8 @@ Scaling scaling_study(const Scenario& base, std::int64_t least, std::int64_t mos
   std::vector<std::optional<SimulationResult>> results(wanted.size());
   std::vector<std::string> why(wanted.size());
   parallel_for(wanted.size(), available_cores(), [&](std::size_t i) {
-    const auto scenario = vary(base, {fmt::format("cluster.nodes={}", wanted[i].nodes), fmt::format("cluster.gpus_per_node={}", wanted[i].gpus_per_node)});
+    const auto scenario =
+        vary(base, {fmt::format("cluster.nodes={}", wanted[i].nodes), fmt::format("cluster.gpus_per_node={}", wanted[i].gpus_per_node)});
     if (!scenario) {
       why[i] = first_message(scenario.error());
       return;

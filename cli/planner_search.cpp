@@ -44,8 +44,10 @@ std::vector<Open> in_search_order(std::vector<Candidate> candidates, const Searc
 
 void keep_leanest(std::vector<Evaluated>& too_large, Evaluated candidate) {
   const auto same = std::find_if(too_large.begin(), too_large.end(), [&](const Evaluated& e) { return e.gpus() == candidate.gpus(); });
-  if (same == too_large.end()) too_large.push_back(std::move(candidate));
-  else if (candidate.result.memory.device_peak < same->result.memory.device_peak) *same = std::move(candidate);
+  if (same == too_large.end())
+    too_large.push_back(std::move(candidate));
+  else if (candidate.result.memory.device_peak < same->result.memory.device_peak)
+    *same = std::move(candidate);
 }
 
 }  // namespace
@@ -58,8 +60,10 @@ SearchResult search(std::vector<Candidate> candidates, const SearchModel& model,
     std::vector<const Open*> wave;
     for (; next < open.size() && wave.size() < wave_size; ++next) {
       const Open& o = open[next];
-      if (prune && (o.bound.memory > model.capacity || frontier.dominates(o.candidate.gpus(), o.bound.time))) ++found.pruned;
-      else wave.push_back(&o);
+      if (prune && (o.bound.memory > model.capacity || frontier.dominates(o.candidate.gpus(), o.bound.time)))
+        ++found.pruned;
+      else
+        wave.push_back(&o);
     }
     std::vector<std::optional<SimulationResult>> results(wave.size());
     parallel_for(wave.size(), available_cores(), [&](std::size_t i) { results[i] = model.evaluate(wave[i]->candidate); });
@@ -84,7 +88,8 @@ SearchResult search(std::vector<Candidate> candidates, const SearchModel& model,
 Best best_of(const std::vector<Evaluated>& fitting) {
   Best best;
   const auto take = [&fitting](auto key) {
-    const auto found = std::min_element(fitting.begin(), fitting.end(), [&](const Evaluated& a, const Evaluated& b) { return key(a) < key(b); });
+    const auto found =
+        std::min_element(fitting.begin(), fitting.end(), [&](const Evaluated& a, const Evaluated& b) { return key(a) < key(b); });
     return found == fitting.end() ? nullptr : &*found;
   };
   const auto memory = [](const Evaluated& e) { return e.result.memory.device_peak; };

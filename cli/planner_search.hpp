@@ -20,15 +20,15 @@ struct Evaluated {
 };
 
 struct SearchResult {
-  std::vector<Evaluated> fitting;          ///< in the order of the search
-  std::vector<Evaluated> too_large;        ///< ran, did not fit: the one with the least memory for each number of GPUs
+  std::vector<Evaluated> fitting;    ///< in the order of the search
+  std::vector<Evaluated> too_large;  ///< ran, did not fit: the one with the least memory for each number of GPUs
   std::int64_t evaluated = 0, pruned = 0, refused = 0;
 };
 
 /// The two ways to look at a candidate; functions, so that tests can search worlds of their own.
 struct SearchModel {
   std::function<LowerBound(const Candidate&)> bound;
-  std::function<std::optional<SimulationResult>(const Candidate&)> evaluate;   ///< called from several threads
+  std::function<std::optional<SimulationResult>(const Candidate&)> evaluate;  ///< called from several threads
   Bytes capacity;
 };
 

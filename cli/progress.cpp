@@ -24,15 +24,21 @@ std::string remaining(double seconds) {
 
 std::string progress_line(const std::string& what, std::uint64_t done, std::uint64_t total, std::uint64_t before, double elapsed) {
   const std::uint64_t filled = total == 0 ? bar_columns : done * bar_columns / total;
-  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {}/{}", what, "", filled, "", bar_columns - filled, grouped(static_cast<std::int64_t>(done)),
-                                 grouped(static_cast<std::int64_t>(total)));
+  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {}/{}", what, "", filled, "", bar_columns - filled,
+                                 grouped(static_cast<std::int64_t>(done)), grouped(static_cast<std::int64_t>(total)));
   if (done <= before || elapsed <= 0) return line;
   const double rate = static_cast<double>(done - before) / elapsed;
   return line + fmt::format("  {:.{}f}/s  ETA {}", rate, rate < 10 ? 1 : 0, remaining(static_cast<double>(total - done) / rate));
 }
 
 Progress::Progress(std::string what, std::uint64_t total, std::uint64_t done)
-    : what_(std::move(what)), total_(total), before_(done), done_(done), shown_(::isatty(STDERR_FILENO) == 1), began_(std::chrono::steady_clock::now()), drawn_(began_) {}
+    : what_(std::move(what)),
+      total_(total),
+      before_(done),
+      done_(done),
+      shown_(::isatty(STDERR_FILENO) == 1),
+      began_(std::chrono::steady_clock::now()),
+      drawn_(began_) {}
 
 Progress::~Progress() {
   if (shown_) std::fputs("\r\x1b[K", stderr);

@@ -13,11 +13,11 @@ class Progress {
  public:
   /// `done` of `total` were there before this process began (they do not count for its speed).
   Progress(std::string what, std::uint64_t total, std::uint64_t done = 0);
-  ~Progress();   ///< clears the line
+  ~Progress();  ///< clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void advance(std::uint64_t count = 1);   ///< from any thread
+  void advance(std::uint64_t count = 1);  ///< from any thread
 
  private:
   std::string what_;
@@ -28,6 +28,7 @@ class Progress {
 };
 
 /// "[#####.....]  1,234/5,000  310/s  ETA 12 s" for `elapsed` seconds of work on done - before items.
-[[nodiscard]] std::string progress_line(const std::string& what, std::uint64_t done, std::uint64_t total, std::uint64_t before, double elapsed);
+[[nodiscard]] std::string progress_line(const std::string& what, std::uint64_t done, std::uint64_t total, std::uint64_t before,
+                                        double elapsed);
 
 }  // namespace shardsim

@@ -28,7 +28,8 @@ ExitCode run(const Arguments& arguments) {
   const auto threads = static_cast<unsigned>(arguments.integer("--jobs", available_cores(), 1, 4096));
 
   SweepJournal journal(output, fingerprint(plan), plan.size, sweep_header(plan, format));
-  if (journal.done_count() > 0) log_info(fmt::format("going on with {}: {} of {} rows are there", journal.place(), journal.done_count(), plan.size));
+  if (journal.done_count() > 0)
+    log_info(fmt::format("going on with {}: {} of {} rows are there", journal.place(), journal.done_count(), plan.size));
   Progress progress("sweep", plan.size, journal.done_count());
   parallel_for(static_cast<std::size_t>((plan.size + block - 1) / block), threads, [&](std::size_t b) {
     for (std::uint64_t row = b * block; row < std::min<std::uint64_t>(plan.size, (b + 1) * block); ++row) {
@@ -44,13 +45,16 @@ ExitCode run(const Arguments& arguments) {
 }  // namespace
 
 Command sweep_command() {
-  return {.name = "sweep",
-          .summary = "simulate a grid or list of scenarios",
-          .details = "SWEEP is a YAML file with base: (a scenario), grid: (keys with lists of values) or list: (rows of keys). Killed, it goes on where it was.",
-          .arguments = {{.name = "SWEEP", .help = "sweep file (YAML)", .required = true},
-                        {.name = "--output", .value = "FILE", .help = "table to write: .csv or .jsonl", .short_name = "-o", .required = true},
-                        {.name = "--jobs", .value = "N", .help = "threads (default: one a core)"}},
-          .run = run};
+  return {
+      .name = "sweep",
+      .summary = "simulate a grid or list of scenarios",
+      .details =
+          "SWEEP is a YAML file with base: (a scenario), grid: (keys with lists of values) or list: (rows of keys). Killed, it goes on "
+          "where it was.",
+      .arguments = {{.name = "SWEEP", .help = "sweep file (YAML)", .required = true},
+                    {.name = "--output", .value = "FILE", .help = "table to write: .csv or .jsonl", .short_name = "-o", .required = true},
+                    {.name = "--jobs", .value = "N", .help = "threads (default: one a core)"}},
+      .run = run};
 }
 
 }  // namespace shardsim

@@ -2,6 +2,7 @@
 #include "cli/sweep_journal.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -11,8 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "sim/core/problem.hpp"
 
@@ -73,9 +72,7 @@ SweepJournal::~SweepJournal() {
   // An exception is on its way: keep what is finished, and let it pass whatever happens here.
   try {
     flush();
-  } catch (const std::exception&) {
-    buffer_.clear();
-  }
+  } catch (const std::exception&) { buffer_.clear(); }
   ::close(descriptor_);
 }
 

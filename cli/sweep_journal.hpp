@@ -19,8 +19,8 @@ namespace shardsim {
 
 class SweepJournal {
  public:
-  /// `header` is the first line of the file (without its end), or empty. A file that cannot be opened or written, or that another process is
-  /// writing, is an EnvironmentError.
+  /// `header` is the first line of the file (without its end), or empty. A file that cannot be opened or written, or that another process
+  /// is writing, is an EnvironmentError.
   SweepJournal(std::string output, std::uint64_t fingerprint, std::uint64_t rows, std::string header);
   ~SweepJournal();
   SweepJournal(const SweepJournal&) = delete;

@@ -47,7 +47,8 @@ std::vector<SweepAxis> read_grid(const Node& grid, Problems& problems) {
   for (const Entry& entry : grid.entries) {
     check_key(entry.key, entry.where, problems);
     SweepAxis axis{{entry.key}, {}};
-    if (entry.value.kind != Node::Kind::list || entry.value.items.empty()) problems.add(entry.value.where, fmt::format("'{}' needs a list of values", entry.key));
+    if (entry.value.kind != Node::Kind::list || entry.value.items.empty())
+      problems.add(entry.value.where, fmt::format("'{}' needs a list of values", entry.key));
     for (const Node& value : entry.value.items) axis.rows.push_back({value});
     axes.push_back(std::move(axis));
   }
@@ -70,8 +71,10 @@ SweepAxis read_list(const Node& list, Problems& problems) {
     std::vector<Node> values;
     for (const std::string& key : axis.keys) {
       const Node* value = row.find(key);
-      if (value == nullptr) problems.add(row.where, fmt::format("this row lacks the key '{}' of the first row", key));
-      else values.push_back(*value);
+      if (value == nullptr)
+        problems.add(row.where, fmt::format("this row lacks the key '{}' of the first row", key));
+      else
+        values.push_back(*value);
     }
     if (row.entries.size() > axis.keys.size()) problems.add(row.where, "this row has keys that the first row lacks");
     axis.rows.push_back(std::move(values));
@@ -96,7 +99,8 @@ void check_overlaps(const SweepPlan& plan, const Where& where, Problems& problem
   std::sort(keys.begin(), keys.end());
   for (std::size_t i = 0; i + 1 < keys.size(); ++i)
     if (keys[i + 1] == keys[i] || keys[i + 1].starts_with(keys[i] + "."))
-      problems.add(where, fmt::format("'{}' and '{}' are varied independently of each other, but one sets the other", keys[i], keys[i + 1]));
+      problems.add(where,
+                   fmt::format("'{}' and '{}' are varied independently of each other, but one sets the other", keys[i], keys[i + 1]));
 }
 
 void count_rows(SweepPlan& plan, const Where& where, Problems& problems) {
@@ -167,7 +171,8 @@ Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::str
   auto tree = read_source(plan.base_file).and_then([](const Source& source) { return read_yaml(source); });
   if (!tree) {
     for (const Problem& problem : tree.error().list())
-      problems.add(problem.where.line > 0 ? problem.where : base->where, problem.where.line > 0 ? problem.message : fmt::format("cannot read '{}': {}", plan.base_file, problem.message));
+      problems.add(problem.where.line > 0 ? problem.where : base->where,
+                   problem.where.line > 0 ? problem.message : fmt::format("cannot read '{}': {}", plan.base_file, problem.message));
     return tl::make_unexpected(problems);
   }
   plan.base = std::move(*tree);

@@ -24,16 +24,16 @@ namespace shardsim {
 /// Keys that change together, and their values: one row a step.
 struct SweepAxis {
   std::vector<std::string> keys;
-  std::vector<std::vector<Node>> rows;   ///< one value for each key
+  std::vector<std::vector<Node>> rows;  ///< one value for each key
 };
 
 struct SweepPlan {
   std::string file;
   std::string base_file, base_folder;
-  Node base;                             ///< the base scenario's tree with `set` applied
-  std::vector<SweepAxis> axes;           ///< the last varies fastest
-  std::vector<std::string> columns;      ///< dotted paths into the JSON of `simulate`
-  std::uint64_t size = 1;                ///< number of scenarios
+  Node base;                         ///< the base scenario's tree with `set` applied
+  std::vector<SweepAxis> axes;       ///< the last varies fastest
+  std::vector<std::string> columns;  ///< dotted paths into the JSON of `simulate`
+  std::uint64_t size = 1;            ///< number of scenarios
 
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Values of row `index`, in the order of keys().

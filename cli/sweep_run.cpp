@@ -22,14 +22,13 @@ Figures simulate_row(const SweepPlan& plan, std::uint64_t index) {
   if (!scenario) return {{}, first_message(scenario.error())};
   try {
     return {simulate_json(simulate_scenario(*scenario)), {}};
-  } catch (const InputError& error) {
-    return {{}, error.problems.empty() ? error.what() : first_message(error.problems)};
-  }
+  } catch (const InputError& error) { return {{}, error.problems.empty() ? error.what() : first_message(error.problems)}; }
 }
 
 /// A row is a line: what would break it becomes a space.
 std::string on_one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 

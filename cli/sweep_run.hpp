@@ -18,7 +18,8 @@ enum class RowFormat : std::uint8_t { csv, json_lines };
 /// The first line of a CSV: index, the keys that vary, error, the columns. Empty for JSON lines.
 [[nodiscard]] std::string sweep_header(const SweepPlan& plan, RowFormat format);
 
-/// Simulates row `index`. A scenario that cannot run gives a row with its error and no figures: one bad corner of a grid does not end a sweep.
+/// Simulates row `index`. A scenario that cannot run gives a row with its error and no figures: one bad corner of a grid does not end a
+/// sweep.
 [[nodiscard]] std::string sweep_row(const SweepPlan& plan, std::uint64_t index, RowFormat format);
 
 }  // namespace shardsim

@@ -11,23 +11,23 @@
 namespace shardsim {
 
 struct ImportOptions {
-  std::string model;                                 ///< a preset, or the path of a config.json; empty: what the file says
-  std::string cluster = "clusters/h100-sxm.yaml";    ///< profile to put into the scenario
-  std::int64_t nodes = 0, gpus_per_node = 0;         ///< 0: what the file says
-  std::string output_folder;                         ///< where the scenario will stand: relative paths start there
+  std::string model;                               ///< a preset, or the path of a config.json; empty: what the file says
+  std::string cluster = "clusters/h100-sxm.yaml";  ///< profile to put into the scenario
+  std::int64_t nodes = 0, gpus_per_node = 0;       ///< 0: what the file says
+  std::string output_folder;                       ///< where the scenario will stand: relative paths start there
 };
 
 /// A key of the foreign file that has no effect on the scenario.
 struct IgnoredKey {
-  std::string key;   ///< dotted path
+  std::string key;  ///< dotted path
   Where where;
   std::string why;
 };
 
 struct Imported {
-  std::string yaml;                    ///< the scenario
-  std::vector<IgnoredKey> ignored;     ///< also listed in the scenario as comments
-  std::vector<std::string> notes;      ///< what had to be assumed
+  std::string yaml;                 ///< the scenario
+  std::vector<IgnoredKey> ignored;  ///< also listed in the scenario as comments
+  std::vector<std::string> notes;   ///< what had to be assumed
 };
 
 /// Foreign formats by the name used on the command line.

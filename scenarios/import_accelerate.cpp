@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-
-#include <fmt/format.h>
 
 #include "scenarios/import_deepspeed.hpp"
 
@@ -16,9 +16,11 @@ constexpr std::string_view not_step = "no effect on the traffic, memory or time 
 std::string sharding_strategy(const Node* node) {
   if (node == nullptr) return "FULL_SHARD";
   constexpr std::array<std::string_view, 5> by_number{"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"};
-  if (const auto number = whole_number(node); number && *number >= 1 && *number <= 5) return std::string(by_number[static_cast<std::size_t>(*number - 1)]);
+  if (const auto number = whole_number(node); number && *number >= 1 && *number <= 5)
+    return std::string(by_number[static_cast<std::size_t>(*number - 1)]);
   std::string name = node->text;
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
   return name == "HYBRID_SHARD_ZERO2" ? "_HYBRID_SHARD_ZERO2" : name;
 }
 
@@ -42,9 +44,9 @@ class AccelerateReader {
                     {"imported: FSDP, DEEPSPEED, MULTI_GPU, NO"});
     }
     parallelism();
-    root_.ignore_all({"compute_environment", "debug", "enable_cpu_affinity", "machine_rank", "main_training_function", "main_process_ip", "main_process_port", "rdzv_backend",
-                      "same_network", "tpu_env", "tpu_use_cluster", "tpu_use_sudo", "use_cpu", "gpu_ids", "num_cpu_threads_per_process", "downcast_bf16",
-                      "deepspeed_multinode_launcher", "dynamo_config"},
+    root_.ignore_all({"compute_environment", "debug", "enable_cpu_affinity", "machine_rank", "main_training_function", "main_process_ip",
+                      "main_process_port", "rdzv_backend", "same_network", "tpu_env", "tpu_use_cluster", "tpu_use_sudo", "use_cpu",
+                      "gpu_ids", "num_cpu_threads_per_process", "downcast_bf16", "deepspeed_multinode_launcher", "dynamo_config"},
                      launcher_only);
     root_.finish();
     return std::move(problems_);
@@ -55,7 +57,8 @@ class AccelerateReader {
     const std::int64_t processes = whole_number(root_.take("num_processes")).value_or(0);
     nodes_ = std::max<std::int64_t>(whole_number(root_.take("num_machines")).value_or(0), processes > 0 ? 1 : 0);
     if (processes > 0 && processes % nodes_ != 0) {
-      problems_.add(tree_.find("num_processes")->where, fmt::format("{} processes do not spread evenly over {} machines", processes, nodes_));
+      problems_.add(tree_.find("num_processes")->where,
+                    fmt::format("{} processes do not spread evenly over {} machines", processes, nodes_));
       return;
     }
     gpus_per_node_ = processes > 0 ? processes / nodes_ : 0;
@@ -97,7 +100,9 @@ class AccelerateReader {
       fsdp1(block);
     }
     wrapping(block);
-    block.ignore_all({"fsdp_state_dict_type", "fsdp_sync_module_states", "fsdp_cpu_ram_efficient_loading", "fsdp_ignored_modules", "fsdp_backward_prefetch_policy"}, not_step);
+    block.ignore_all({"fsdp_state_dict_type", "fsdp_sync_module_states", "fsdp_cpu_ram_efficient_loading", "fsdp_ignored_modules",
+                      "fsdp_backward_prefetch_policy"},
+                     not_step);
     block.finish();
   }
 
@@ -105,7 +110,8 @@ class AccelerateReader {
     const Node* policy = block.take("fsdp_auto_wrap_policy");
     block.ignore("fsdp_transformer_layer_cls_to_wrap", "the model's repeated block is the unit");
     block.ignore("fsdp_min_num_params", "the model's repeated block is the unit");
-    if (policy != nullptr && policy->text != "TRANSFORMER_BASED_WRAP") draft_.note(fmt::format("each block of the model is one unit ({} in the file)", policy->text));
+    if (policy != nullptr && policy->text != "TRANSFORMER_BASED_WRAP")
+      draft_.note(fmt::format("each block of the model is one unit ({} in the file)", policy->text));
   }
 
   void fsdp1(ForeignMap& block) {
@@ -114,7 +120,8 @@ class AccelerateReader {
     draft_.option("sharding_strategy", sharding, "");
     // Without process groups of its own, FSDP shards inside a node and replicates across nodes (_init_utils.py).
     const std::int64_t replicas = options_.nodes > 0 ? options_.nodes : nodes_;
-    if (sharding.find("HYBRID") != std::string::npos && replicas > 1) draft_.option("replicate", std::to_string(replicas), "one replica a node");
+    if (sharding.find("HYBRID") != std::string::npos && replicas > 1)
+      draft_.option("replicate", std::to_string(replicas), "one replica a node");
     for (const std::string_view key : {"backward_prefetch", "forward_prefetch", "use_orig_params", "limit_all_gathers"}) {
       const std::string written = "fsdp_" + std::string(key);
       if (const Node* value = block.take(written)) draft_.option(key, *value, "fsdp_config." + written);
@@ -128,7 +135,8 @@ class AccelerateReader {
       const std::string word = lower(reshard->text);
       draft_.option("reshard_after_forward", word == "false" || word == "shard_grad_op" || word == "no" ? "false" : "true", "");
     }
-    block.ignore_all({"fsdp_sharding_strategy", "fsdp_backward_prefetch", "fsdp_forward_prefetch", "fsdp_use_orig_params"}, "an option of FSDP1");
+    block.ignore_all({"fsdp_sharding_strategy", "fsdp_backward_prefetch", "fsdp_forward_prefetch", "fsdp_use_orig_params"},
+                     "an option of FSDP1");
   }
 
   void replicated(bool single) {
@@ -150,8 +158,8 @@ class AccelerateReader {
     } else {
       inline_deepspeed(block);
     }
-    block.ignore_all({"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter",
-                      "deepspeed_moe_layer_cls_names"},
+    block.ignore_all({"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher", "deepspeed_hostfile",
+                      "deepspeed_exclusion_filter", "deepspeed_inclusion_filter", "deepspeed_moe_layer_cls_names"},
                      not_step);
     block.ignore("seq_parallel_communication_data_type", "only data parallelism is modelled");
     block.finish();
@@ -163,7 +171,8 @@ class AccelerateReader {
     fs::path path = file.text;
     if (path.is_relative() && !fs::exists(path, error)) path = fs::path(file.where.source->name).parent_path() / path;
     if (!fs::exists(path, error)) {
-      problems_.add(file.where, fmt::format("the DeepSpeed configuration '{}' is not there", file.text), {"looked in the current folder and beside this file"});
+      problems_.add(file.where, fmt::format("the DeepSpeed configuration '{}' is not there", file.text),
+                    {"looked in the current folder and beside this file"});
       return;
     }
     const auto tree = read_source(path.string()).and_then([](const Source& source) { return read_json(source); });

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/import_deepspeed.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
 #include <numeric>
-
-#include <fmt/format.h>
 
 namespace shardsim {
 namespace {
 
 constexpr std::string_view not_traffic = "no effect on the traffic, memory or time of one step";
-constexpr std::int64_t trainer_micro_batch = 8;      // TrainingArguments.per_device_train_batch_size
-constexpr double trainer_clip = 1.0;                 // TrainingArguments.max_grad_norm
+constexpr std::int64_t trainer_micro_batch = 8;  // TrainingArguments.per_device_train_batch_size
+constexpr double trainer_clip = 1.0;             // TrainingArguments.max_grad_norm
 constexpr std::int64_t most_ranks = std::int64_t{1} << 24;
 
 /// train_batch_size = micro-batch x accumulation x world size: DeepSpeed's rule (runtime/config.py, _set_batch_related_parameters),
@@ -41,7 +41,12 @@ std::optional<Batch> solve_batch(std::int64_t total, std::int64_t micro, std::in
 class DeepSpeedReader {
  public:
   DeepSpeedReader(const Node& tree, ScenarioDraft& draft, const DeepSpeedContext& context, const ImportOptions& options)
-      : tree_(tree), draft_(draft), context_(context), options_(options), root_(&tree, "", draft), zero_(root_.take("zero_optimization"), "zero_optimization", draft) {}
+      : tree_(tree),
+        draft_(draft),
+        context_(context),
+        options_(options),
+        root_(&tree, "", draft),
+        zero_(root_.take("zero_optimization"), "zero_optimization", draft) {}
 
   Problems read() {
     stage();
@@ -50,10 +55,12 @@ class DeepSpeedReader {
     optimizer();
     training();
     zero();
-    root_.ignore_all({"steps_per_print", "wall_clock_breakdown", "scheduler", "monitor_config", "comms_config", "comms_logger", "tensorboard", "csv_monitor", "wandb",
-                      "flops_profiler", "log", "_comment", "zero_allow_untested_optimizer", "prescale_gradients", "gradient_predivide_factor", "checkpoint", "dump_state"},
+    root_.ignore_all({"steps_per_print", "wall_clock_breakdown", "scheduler", "monitor_config", "comms_config", "comms_logger",
+                      "tensorboard", "csv_monitor", "wandb", "flops_profiler", "log", "_comment", "zero_allow_untested_optimizer",
+                      "prescale_gradients", "gradient_predivide_factor", "checkpoint", "dump_state"},
                      not_traffic);
-    root_.ignore("activation_checkpointing", "settings of DeepSpeed's checkpoint function; whether the model calls it is training.activation_checkpointing");
+    root_.ignore("activation_checkpointing",
+                 "settings of DeepSpeed's checkpoint function; whether the model calls it is training.activation_checkpointing");
     root_.ignore("tensor_parallel", "only data parallelism is modelled: each rank holds the whole width");
     root_.finish();
     return std::move(problems_);
@@ -103,7 +110,8 @@ class DeepSpeedReader {
     }
     draft_.training("sequence_length", std::to_string(context_.model.sequence_length), "not in the file");
     draft_.training("micro_batch_size", std::to_string(solved->micro), from(micro_node, "auto: TrainingArguments' default", total));
-    draft_.training("gradient_accumulation_steps", std::to_string(solved->accumulation), from(accumulation_node, "auto: TrainingArguments' default", total));
+    draft_.training("gradient_accumulation_steps", std::to_string(solved->accumulation),
+                    from(accumulation_node, "auto: TrainingArguments' default", total));
     cluster(solved->world, total != 0);
   }
 
@@ -122,7 +130,8 @@ class DeepSpeedReader {
   void cluster(std::int64_t world, bool from_batch) {
     if (known_world() > 0) return describe_cluster(draft_, options_, context_.nodes, context_.gpus_per_node);
     std::string comment = from_batch && world != 8 ? "from train_batch_size" : "";
-    if (const auto group = whole_number(find_in_zero("zero_hpz_partition_size")); group && *group > 1 && *group <= most_ranks && world % *group != 0) {
+    if (const auto group = whole_number(find_in_zero("zero_hpz_partition_size"));
+        group && *group > 1 && *group <= most_ranks && world % *group != 0) {
       world = std::lcm(world, *group);
       comment = "the least that zero_hpz_partition_size divides";
     }
@@ -175,7 +184,8 @@ class DeepSpeedReader {
     const Node* types = root_.take("data_types");
     std::string gradients = dtype(types == nullptr ? nullptr : types->find("grad_accum_dtype"));
     const std::string reduce = dtype(root_.take("communication_data_type"));
-    if (amp && model == "fp32") return draft_.training("precision", "{parameters: fp32, compute: fp16, gradients: fp32, reduce: fp32, master: none}", "amp");
+    if (amp && model == "fp32")
+      return draft_.training("precision", "{parameters: fp32, compute: fp16, gradients: fp32, reduce: fp32, master: none}", "amp");
     if (stage_ == 0 && !gradients.empty() && gradients != model) {
       draft_.note("gradients accumulate in the dtype of the parameters");
       gradients.clear();
@@ -213,11 +223,13 @@ class DeepSpeedReader {
 
   void training() {
     const Node* compile = root_.take("compile");
-    if (compile != nullptr && compile->kind == Node::Kind::map && (truthy(compile->find("deepcompile")) || !truthy(compile->find("disable"))))
+    if (compile != nullptr && compile->kind == Node::Kind::map &&
+        (truthy(compile->find("deepcompile")) || !truthy(compile->find("disable"))))
       draft_.training("compile", "true");
     const std::string parameters = offload_target(zero_.take("offload_param"), truthy(zero_.take("cpu_offload_params")));
     const std::string states = offload_target(zero_.take("offload_optimizer"), truthy(zero_.take("cpu_offload")));
-    if (parameters != "none" || states != "none") draft_.training("offload", fmt::format("{{parameters: {}, optimizer: {}}}", parameters, states));
+    if (parameters != "none" || states != "none")
+      draft_.training("offload", fmt::format("{{parameters: {}, optimizer: {}}}", parameters, states));
   }
 
   static std::string offload_target(const Node* block, bool legacy) {
@@ -232,7 +244,8 @@ class DeepSpeedReader {
     automatic("reduce_bucket_size", hidden * hidden, "auto: hidden^2");
     automatic("stage3_prefetch_bucket_size", hidden * hidden * 9 / 10, "auto: 0.9 hidden^2");
     automatic("stage3_param_persistence_threshold", 10 * hidden, "auto: 10 hidden");
-    zero_.ignore_all({"stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save", "load_from_fp32_weights", "elastic_checkpoint", "ignore_unused_parameters"},
+    zero_.ignore_all({"stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save", "load_from_fp32_weights",
+                      "elastic_checkpoint", "ignore_unused_parameters"},
                      not_traffic);
     zero_.rest_as_options();
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/import_draft.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
-#include <fmt/format.h>
 
 namespace shardsim {
 namespace {
@@ -25,7 +25,7 @@ const OptionSpec* find_option_by_any_name(std::string_view strategy, std::string
 
 struct OptionText {
   std::optional<std::string> text;
-  std::string refused;   ///< why there is none
+  std::string refused;  ///< why there is none
 };
 
 OptionText word_text(const OptionSpec& spec, std::string_view value) {
@@ -53,12 +53,16 @@ OptionText option_text(const OptionSpec& spec, const Node& value) {
   }
   if (value.kind != Node::Kind::scalar) return {std::nullopt, "not a single value"};
   switch (spec.kind) {
-    case OptionKind::boolean: return {truthy(&value) ? "true" : "false", {}};
+    case OptionKind::boolean:
+      return {truthy(&value) ? "true" : "false", {}};
     case OptionKind::integer:
-    case OptionKind::number: return number_text(spec, value);
-    case OptionKind::word: return word_text(spec, value.text);
+    case OptionKind::number:
+      return number_text(spec, value);
+    case OptionKind::word:
+      return word_text(spec, value.text);
     case OptionKind::size:
-    case OptionKind::list: return {yaml_scalar(value.text), {}};
+    case OptionKind::list:
+      return {yaml_scalar(value.text), {}};
   }
   return {};
 }
@@ -104,11 +108,14 @@ void ScenarioDraft::option(std::string_view name, const Node& value, std::string
 }
 
 void ScenarioDraft::option(std::string_view name, std::string value, std::string comment) {
-  if (find_option(strategy_name_, name) == nullptr) return note(fmt::format("{} has no option {}: {} left out", strategy_name_, name, value));
+  if (find_option(strategy_name_, name) == nullptr)
+    return note(fmt::format("{} has no option {}: {} left out", strategy_name_, name, value));
   put(strategy_, std::string(name), std::move(value), std::move(comment));
 }
 
-void ScenarioDraft::ignore(std::string key, Where where, std::string why) { ignored_.push_back({std::move(key), std::move(where), std::move(why)}); }
+void ScenarioDraft::ignore(std::string key, Where where, std::string why) {
+  ignored_.push_back({std::move(key), std::move(where), std::move(why)});
+}
 
 bool ScenarioDraft::has_training(std::string_view key) const {
   return std::any_of(training_.begin(), training_.end(), [&](const DraftLine& line) { return line.key == key; });
@@ -212,7 +219,8 @@ std::string lower(std::string_view text) {
 
 std::string yaml_scalar(std::string_view text) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' || c == '/' || c == '+';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' || c == '/' ||
+           c == '+';
   };
   if (!text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::string out = "\"";

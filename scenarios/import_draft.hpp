@@ -20,14 +20,21 @@ struct DraftLine {
 /// The part of a scenario that a foreign configuration decides. Sections keep the order in which keys were set.
 class ScenarioDraft {
  public:
-  std::string origin;   ///< "DeepSpeed configuration ds_config.json"
+  std::string origin;  ///< "DeepSpeed configuration ds_config.json"
 
-  void model(std::string key, std::string value, std::string comment = {}) { put(model_, std::move(key), std::move(value), std::move(comment)); }
-  void cluster(std::string key, std::string value, std::string comment = {}) { put(cluster_, std::move(key), std::move(value), std::move(comment)); }
-  void training(std::string key, std::string value, std::string comment = {}) { put(training_, std::move(key), std::move(value), std::move(comment)); }
+  void model(std::string key, std::string value, std::string comment = {}) {
+    put(model_, std::move(key), std::move(value), std::move(comment));
+  }
+  void cluster(std::string key, std::string value, std::string comment = {}) {
+    put(cluster_, std::move(key), std::move(value), std::move(comment));
+  }
+  void training(std::string key, std::string value, std::string comment = {}) {
+    put(training_, std::move(key), std::move(value), std::move(comment));
+  }
   /// Names the strategy; options set before it was named are checked against it by `option`.
   void strategy(std::string name, std::string comment = {});
-  /// An option of the named strategy as the foreign file gives it: kept if the strategy has it and accepts the value, listed as ignored if not.
+  /// An option of the named strategy as the foreign file gives it: kept if the strategy has it and accepts the value, listed as ignored if
+  /// not.
   void option(std::string_view name, const Node& value, std::string_view written_as);
   /// An option whose value an importer worked out.
   void option(std::string_view name, std::string value, std::string comment);
@@ -90,7 +97,7 @@ class ForeignMap {
 /// What importers need to know about the model that the user named.
 struct ModelFacts {
   std::int64_t hidden_size = 0;
-  std::int64_t sequence_length = 0;   ///< 2048, or what the model's positions allow if that is less
+  std::int64_t sequence_length = 0;  ///< 2048, or what the model's positions allow if that is less
 };
 
 /// Writes the draft's `model:` block for `options.model` (a preset or a config.json) and says how wide it is.
@@ -99,10 +106,12 @@ struct ModelFacts {
 [[nodiscard]] Result<ModelFacts> model_facts(const std::shared_ptr<const Architecture>& architecture);
 
 /// Writes `cluster:`; zero means "not said" and becomes one node of eight GPUs, with a comment.
-void describe_cluster(ScenarioDraft& draft, const ImportOptions& options, std::int64_t nodes, std::int64_t gpus_per_node, std::string comment = {});
+void describe_cluster(ScenarioDraft& draft, const ImportOptions& options, std::int64_t nodes, std::int64_t gpus_per_node,
+                      std::string comment = {});
 
 /// `precision:` from the dtype that a framework computes in and the one it reduces in.
-[[nodiscard]] std::string precision_map(std::string_view parameters, std::string_view gradients, std::string_view reduce, std::string_view master);
+[[nodiscard]] std::string precision_map(std::string_view parameters, std::string_view gradients, std::string_view reduce,
+                                        std::string_view master);
 
 /// The name of an optimizer class as shardsim names it, with a comment where it is only alike in its states; empty if unknown.
 struct OptimizerName {

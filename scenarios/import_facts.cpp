@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What foreign configurations leave open: the model's width, the cluster, names of dtypes and optimizers.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-
-#include <fmt/format.h>
 
 #include "scenarios/import_draft.hpp"
 
@@ -81,14 +81,16 @@ Result<ModelFacts> describe_model(ScenarioDraft& draft, const ImportOptions& opt
   if (!std::filesystem::exists(options.model, error)) {
     Problems problems;
     const auto source = std::make_shared<const Source>(Source{"--model", options.model});
-    problems.add({source, 1, 1}, fmt::format("'{}' is neither a preset nor a file", options.model), notes_for_unknown(options.model, preset_names()));
+    problems.add({source, 1, 1}, fmt::format("'{}' is neither a preset nor a file", options.model),
+                 notes_for_unknown(options.model, preset_names()));
     return tl::unexpected(problems);
   }
   draft.model("hf_config", yaml_scalar(path_from(options.output_folder, options.model)));
   return read_config_file(options.model).and_then(model_facts);
 }
 
-void describe_cluster(ScenarioDraft& draft, const ImportOptions& options, std::int64_t nodes, std::int64_t gpus_per_node, std::string comment) {
+void describe_cluster(ScenarioDraft& draft, const ImportOptions& options, std::int64_t nodes, std::int64_t gpus_per_node,
+                      std::string comment) {
   draft.cluster("profile", yaml_scalar(options.cluster), "which machine is not in the file");
   const bool said = nodes > 0;
   if (options.nodes > 0) nodes = options.nodes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-
-#include <fmt/format.h>
 
 #include "scenarios/import_draft.hpp"
 
@@ -41,19 +41,23 @@ std::string composer_dtype(std::string_view precision) {
   return word.ends_with("fp8") ? "bf16" : "fp32";
 }
 
-std::string dtype_name(const Node* node, std::string fallback) { return node == nullptr ? fallback : composer_dtype(lower(node->text) == "bfloat16" ? "bf16" : node->text); }
+std::string dtype_name(const Node* node, std::string fallback) {
+  return node == nullptr ? fallback : composer_dtype(lower(node->text) == "bfloat16" ? "bf16" : node->text);
+}
 
 class LlmFoundryReader {
  public:
-  LlmFoundryReader(const Node& tree, ScenarioDraft& draft, const ImportOptions& options) : tree_(tree), draft_(draft), options_(options), root_(&tree, "", draft) {}
+  LlmFoundryReader(const Node& tree, ScenarioDraft& draft, const ImportOptions& options)
+      : tree_(tree), draft_(draft), options_(options), root_(&tree, "", draft) {}
 
   Problems read() {
     model();
     batch();
     training();
     fsdp();
-    for (const std::string_view key : {"variables", "run_name", "tokenizer", "train_loader", "eval_loader", "scheduler", "callbacks", "loggers", "seed", "max_duration", "progress_bar",
-                                       "log_to_console", "console_log_interval", "dist_timeout", "icl_seq_len"})
+    for (const std::string_view key :
+         {"variables", "run_name", "tokenizer", "train_loader", "eval_loader", "scheduler", "callbacks", "loggers", "seed", "max_duration",
+          "progress_bar", "log_to_console", "console_log_interval", "dist_timeout", "icl_seq_len"})
       root_.ignore(key, "no effect on the traffic, memory or time of one step");
     root_.finish();
     return std::move(problems_);
@@ -82,14 +86,18 @@ class LlmFoundryReader {
   /// The family's defaults are those of LLM Foundry's MPTConfig.
   void mpt(ForeignMap& block) {
     const auto number = [&](std::string_view key, std::int64_t fallback) { return whole_number(block.take(key)).value_or(fallback); };
-    const std::int64_t width = number("d_model", 2048), heads = number("n_heads", 16), layers = number("n_layers", 24), ratio = number("expansion_ratio", 4);
+    const std::int64_t width = number("d_model", 2048), heads = number("n_heads", 16), layers = number("n_layers", 24),
+                       ratio = number("expansion_ratio", 4);
     const std::int64_t vocabulary = number("vocab_size", 50368), positions = number("max_seq_len", 2048);
     const bool no_bias = truthy(block.take("no_bias"));
     const Node* attention = block.take("attn_config");
     const bool alibi = attention != nullptr && truthy(attention->find("alibi"));
-    draft_.model("hf_config", fmt::format("{{model_type: mpt, d_model: {}, n_heads: {}, n_layers: {}, expansion_ratio: {}, vocab_size: {}, max_seq_len: {}, no_bias: {}, "
-                                          "learned_pos_emb: {}, attn_config: {{alibi: {}}}}}",
-                                          width, heads, layers, ratio, vocabulary, positions, no_bias, !alibi, alibi));
+    draft_.model(
+        "hf_config",
+        fmt::format(
+            "{{model_type: mpt, d_model: {}, n_heads: {}, n_layers: {}, expansion_ratio: {}, vocab_size: {}, max_seq_len: {}, no_bias: {}, "
+            "learned_pos_emb: {}, attn_config: {{alibi: {}}}}}",
+            width, heads, layers, ratio, vocabulary, positions, no_bias, !alibi, alibi));
     const std::string kernel = attention == nullptr ? "flash" : text_or(attention->find("attn_impl"), "flash");
     if (kernel == "torch") attention_ = "plain";
   }
@@ -98,9 +106,11 @@ class LlmFoundryReader {
     if (lower(pretrained.text).find("dbrx") != std::string::npos) {
       // DBRX (132B): 16 experts of which 4 run, d_model 6144, 40 layers, 48 heads on 8 key-value heads.
       draft_.note("DBRX has Mixtral's layer with its own sizes (norms and the fused projection aside, the same matrices)");
-      return draft_.model("hf_config",
-                          "{model_type: mixtral, hidden_size: 6144, num_hidden_layers: 40, num_attention_heads: 48, num_key_value_heads: 8, intermediate_size: 10752, "
-                          "num_local_experts: 16, num_experts_per_tok: 4, vocab_size: 100352, max_position_embeddings: 32768, tie_word_embeddings: false}");
+      return draft_.model(
+          "hf_config",
+          "{model_type: mixtral, hidden_size: 6144, num_hidden_layers: 40, num_attention_heads: 48, num_key_value_heads: 8, "
+          "intermediate_size: 10752, "
+          "num_local_experts: 16, num_experts_per_tok: 4, vocab_size: 100352, max_position_embeddings: 32768, tie_word_embeddings: false}");
     }
     ImportOptions named = options_;
     named.model = pretrained.text;
@@ -133,7 +143,8 @@ class LlmFoundryReader {
     const Node* algorithms = root_.take("algorithms");
     const Node* clipping = algorithms == nullptr ? nullptr : algorithms->find("gradient_clipping");
     const auto threshold = real_number(clipping == nullptr ? nullptr : clipping->find("clipping_threshold"));
-    draft_.training("optimizer", threshold ? fmt::format("{{name: {}, clip_grad_norm: {}}}", name.name, *threshold) : name.name, name.comment);
+    draft_.training("optimizer", threshold ? fmt::format("{{name: {}, clip_grad_norm: {}}}", name.name, *threshold) : name.name,
+                    name.comment);
   }
 
   void fsdp() {
@@ -144,13 +155,16 @@ class LlmFoundryReader {
     if (node == nullptr) {
       draft_.strategy("ddp", "no fsdp_config in the file");
       const std::string dtype = composer_dtype(precision);
-      return draft_.training("precision", dtype == "fp32" ? "fp32" : fmt::format("{{parameters: fp32, compute: {}, gradients: fp32, reduce: fp32, master: none}}", dtype));
+      return draft_.training(
+          "precision",
+          dtype == "fp32" ? "fp32" : fmt::format("{{parameters: fp32, compute: {}, gradients: fp32, reduce: fp32, master: none}}", dtype));
     }
     ForeignMap block(node, "fsdp_config", draft_);
     draft_.strategy("fsdp1");
     fsdp_precision(block.take("mixed_precision"), composer_dtype(precision));
     if (truthy(block.take("activation_checkpointing"))) draft_.training("activation_checkpointing", "full");
-    if (const Node* sharding = block.take("sharding_strategy")) draft_.option("sharding_strategy", *sharding, "fsdp_config.sharding_strategy");
+    if (const Node* sharding = block.take("sharding_strategy"))
+      draft_.option("sharding_strategy", *sharding, "fsdp_config.sharding_strategy");
     block.ignore_all({"state_dict_type", "activation_checkpointing_reentrant", "sync_module_states", "verbose", "load_monolith_rank0_only"},
                      "no effect on the traffic, memory or time of one step");
     block.ignore("activation_cpu_offload", "offload of activations is not modelled");
@@ -161,11 +175,14 @@ class LlmFoundryReader {
   void fsdp_precision(const Node* node, const std::string& dtype) {
     if (node != nullptr && node->kind == Node::Kind::map) {
       const std::string parameters = dtype_name(node->find("param_dtype"), "fp32");
-      return draft_.training("precision", precision_map(parameters, parameters, dtype_name(node->find("reduce_dtype"), parameters), "fp32"));
+      return draft_.training("precision",
+                             precision_map(parameters, parameters, dtype_name(node->find("reduce_dtype"), parameters), "fp32"));
     }
     const std::string word = lower(text_or(node, "DEFAULT"));
     if (dtype == "fp32") return draft_.training("precision", "fp32");
-    if (word == "full") return draft_.training("precision", fmt::format("{{parameters: fp32, compute: {}, gradients: fp32, reduce: fp32, master: fp32}}", dtype));
+    if (word == "full")
+      return draft_.training("precision",
+                             fmt::format("{{parameters: fp32, compute: {}, gradients: fp32, reduce: fp32, master: fp32}}", dtype));
     draft_.training("precision", precision_map(dtype, dtype, word == "pure" ? dtype : "fp32", "fp32"), "mixed_precision: " + word);
   }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchtitan's TOML job files (before its Python registries), and those of KempnerForge, which name the same things a little differently.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-
-#include <fmt/format.h>
 
 #include "scenarios/import_draft.hpp"
 #include "scenarios/toml.hpp"
@@ -25,7 +25,10 @@ std::int64_t feed_forward_width(std::int64_t d, double multiplier, std::int64_t 
 class TorchtitanReader {
  public:
   TorchtitanReader(const Node& tree, ScenarioDraft& draft, const ImportOptions& options)
-      : draft_(draft), options_(options), root_(&tree, "", draft), training_(first({"training", "train"}), "training", draft),
+      : draft_(draft),
+        options_(options),
+        root_(&tree, "", draft),
+        training_(first({"training", "train"}), "training", draft),
         parallelism_(first({"parallelism", "distributed"}), "parallelism", draft) {}
 
   Problems read() {
@@ -34,10 +37,12 @@ class TorchtitanReader {
     training();
     optimizer();
     strategy();
-    for (const std::string_view key : {"job", "profiling", "metrics", "lr_scheduler", "scheduler", "checkpoint", "comm", "data", "validation", "debug"})
+    for (const std::string_view key :
+         {"job", "profiling", "metrics", "lr_scheduler", "scheduler", "checkpoint", "comm", "data", "validation", "debug"})
       root_.ignore(key, "no effect on the traffic, memory or time of one step");
-    training_.ignore_all({"max_steps", "steps", "seed", "dataset", "dataset_path", "warmup_steps", "gc_freq", "deterministic", "data_parallel_degree"},
-                         "no effect on the traffic, memory or time of one step");
+    training_.ignore_all(
+        {"max_steps", "steps", "seed", "dataset", "dataset_path", "warmup_steps", "gc_freq", "deterministic", "data_parallel_degree"},
+        "no effect on the traffic, memory or time of one step");
     parallelism_.ignore_all({"nccl_timeout_sec"}, "no effect on the traffic, memory or time of one step");
     training_.finish();
     parallelism_.finish("only data parallelism is modelled: the ranks of other dimensions count as data-parallel ranks");
@@ -84,13 +89,15 @@ class TorchtitanReader {
   /// Llama by the names of its reference code.
   void llama(ForeignMap& block) {
     const auto number = [&](std::string_view key, std::int64_t fallback) { return whole_number(block.take(key)).value_or(fallback); };
-    const std::int64_t d = number("dim", 4096), layers = number("n_layers", 32), heads = number("n_heads", 32), kv_heads = number("n_kv_heads", heads);
+    const std::int64_t d = number("dim", 4096), layers = number("n_layers", 32), heads = number("n_heads", 32),
+                       kv_heads = number("n_kv_heads", heads);
     const std::int64_t vocabulary = number("vocab_size", 32000), multiple = std::max<std::int64_t>(number("multiple_of", 256), 1);
     const double multiplier = real_number(block.take("ffn_dim_multiplier")).value_or(1.0);
     const std::int64_t width = number("ffn_hidden_dim", feed_forward_width(d, multiplier, multiple));
     const bool tied = truthy(block.take("tie_embeddings"));
     block.ignore_all({"norm_type", "activation", "rope_theta"}, "Llama's layer is taken");
-    draft_.model("hf_config", fmt::format("{{model_type: llama, hidden_size: {}, num_hidden_layers: {}, num_attention_heads: {}, num_key_value_heads: {}, intermediate_size: {}, "
+    draft_.model("hf_config", fmt::format("{{model_type: llama, hidden_size: {}, num_hidden_layers: {}, num_attention_heads: {}, "
+                                          "num_key_value_heads: {}, intermediate_size: {}, "
                                           "vocab_size: {}, max_position_embeddings: {}, tie_word_embeddings: {}}}",
                                           d, layers, heads, kv_heads, width, vocabulary, positions_ > 0 ? positions_ : 8192, tied));
   }
@@ -100,13 +107,16 @@ class TorchtitanReader {
     const Node* micro_node = training_.take_any({"local_batch_size", "batch_size"});
     const std::int64_t micro = micro_node == nullptr ? 1 : std::max<std::int64_t>(positive(micro_node), 1);
     const std::int64_t global = positive(training_.take("global_batch_size"));
-    std::int64_t accumulation = std::max<std::int64_t>(positive(training_.take_any({"gradient_accumulation_steps", "grad_accum_steps"})), 1);
+    std::int64_t accumulation =
+        std::max<std::int64_t>(positive(training_.take_any({"gradient_accumulation_steps", "grad_accum_steps"})), 1);
     replicas_ = std::max<std::int64_t>(positive(parallelism_.take_any({"data_parallel_replicate_degree", "dp_replicate"})), 1);
     const std::int64_t shards = positive(parallelism_.take_any({"data_parallel_shard_degree", "dp_shard"}));
     cluster(shards == 0 ? 0 : shards * replicas_);
     if (global > 0) accumulation = std::max<std::int64_t>(global / (micro * world_), 1);
     const Node* length = training_.take("seq_len");
-    draft_.training("sequence_length", length != nullptr ? std::to_string(whole_number(length).value_or(2048)) : std::to_string(positions_ > 0 ? positions_ : default_sequence_),
+    draft_.training("sequence_length",
+                    length != nullptr ? std::to_string(whole_number(length).value_or(2048))
+                                      : std::to_string(positions_ > 0 ? positions_ : default_sequence_),
                     length == nullptr ? "not in the file" : "");
     draft_.training("micro_batch_size", std::to_string(micro), micro_node == nullptr ? "not in the file" : "");
     draft_.training("gradient_accumulation_steps", std::to_string(accumulation), global > 0 ? "from global_batch_size" : "");
@@ -163,7 +173,9 @@ class TorchtitanReader {
     if (const Node* fused = block.take("fused"); fused != nullptr && !truthy(fused)) how = "foreach";
     if (how == "for-loop") how = "for_loop";
     const Node* clip = training_.take_any({"max_norm", "grad_clip_norm"});
-    draft_.training("optimizer", fmt::format("{{name: {}, implementation: {}, clip_grad_norm: {}}}", name.name, how, real_number(clip).value_or(1.0)), name.comment);
+    draft_.training("optimizer",
+                    fmt::format("{{name: {}, implementation: {}, clip_grad_norm: {}}}", name.name, how, real_number(clip).value_or(1.0)),
+                    name.comment);
     block.finish("no effect on the traffic, memory or time of one step");
   }
 
@@ -172,7 +184,8 @@ class TorchtitanReader {
     draft_.option("wrap", "torchtitan", "embedding, blocks and head are units of their own");
     if (replicas_ > 1) draft_.option("replicate", std::to_string(replicas_), "data_parallel_replicate_degree");
     const Node* reshard = parallelism_.take_any({"fsdp_reshard_after_forward", "reshard_after_forward"});
-    if (reshard != nullptr && reshard->text != "default") draft_.option("reshard_after_forward", reshard->text == "never" || reshard->text == "false" ? "false" : "true", "");
+    if (reshard != nullptr && reshard->text != "default")
+      draft_.option("reshard_after_forward", reshard->text == "never" || reshard->text == "false" ? "false" : "true", "");
   }
 
   ScenarioDraft& draft_;
@@ -190,7 +203,8 @@ Result<Imported> import_torchtitan(const Source& source, const ImportOptions& op
     Problems problems;
     for (const auto& problem : root.error().list()) {
       auto notes = problem.notes;
-      if (std::filesystem::path(source.name).extension() == ".py") notes.push_back("a Python registry is code, not data: import the TOML of the job instead");
+      if (std::filesystem::path(source.name).extension() == ".py")
+        notes.push_back("a Python registry is code, not data: import the TOML of the job instead");
       problems.add(problem.where, problem.message, std::move(notes));
     }
     return tl::unexpected(problems);

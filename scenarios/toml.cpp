@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/toml.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace shardsim {
 namespace {
@@ -53,7 +53,8 @@ void append_utf8(std::string& out, std::uint32_t code) {
 
 class Reader {
  public:
-  Reader(const Source& source, const ReadLimits& limits) : source_(std::make_shared<const Source>(source)), text_(source_->text), limits_(limits) {}
+  Reader(const Source& source, const ReadLimits& limits)
+      : source_(std::make_shared<const Source>(source)), text_(source_->text), limits_(limits) {}
 
   Node document() {
     root_.kind = Node::Kind::map;
@@ -210,7 +211,8 @@ class Reader {
     Node* target = &table;
     std::string trail;
     for (std::size_t i = 0; i + 1 < path.size(); ++i) target = &descend(*target, path[i], trail);
-    if (target->find(path.back().text) != nullptr) throw Stop{path.back().where, fmt::format("the key '{}' is defined twice", path.back().text)};
+    if (target->find(path.back().text) != nullptr)
+      throw Stop{path.back().where, fmt::format("the key '{}' is defined twice", path.back().text)};
     Node read = value(depth + 1);
     child(*target, path.back()) = std::move(read);
   }
@@ -222,15 +224,21 @@ class Reader {
     Node node;
     node.where = here();
     switch (peek()) {
-      case '[': array(node, depth); return node;
-      case '{': inline_table(node, depth); return node;
+      case '[':
+        array(node, depth);
+        return node;
+      case '{':
+        inline_table(node, depth);
+        return node;
       case '"':
       case '\'':
         node.kind = Node::Kind::scalar;
         node.quoted = true;
         node.text = string();
         return node;
-      default: scalar(node); return node;
+      default:
+        scalar(node);
+        return node;
     }
   }
 
@@ -277,7 +285,8 @@ class Reader {
     const auto digits = [](char c) { return c >= '0' && c <= '9'; };
     const std::string body = raw.substr(raw.starts_with('+') || raw.starts_with('-') ? 1 : 0);
     const bool word = raw == "true" || raw == "false" || body == "inf" || body == "nan";
-    if (!word && (body.empty() || !digits(body.front()))) throw Stop{node.where, raw.empty() ? "expected a value" : fmt::format("'{}' is no TOML value", raw)};
+    if (!word && (body.empty() || !digits(body.front())))
+      throw Stop{node.where, raw.empty() ? "expected a value" : fmt::format("'{}' is no TOML value", raw)};
     std::erase(raw, '_');
     node.text = based_integer(raw).value_or(raw);
   }

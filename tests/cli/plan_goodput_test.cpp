@@ -8,8 +8,8 @@
 namespace shardsim {
 namespace {
 
-// delta = 60 s, M = 24 h: Young gives sqrt(2 * 60 * 86400) = 3219.9 s; Daly adds 3219.9 * (sqrt(60 / 172800) / 3 + 60 / 172800 / 9) = 20.1 s
-// and takes off delta.
+// delta = 60 s, M = 24 h: Young gives sqrt(2 * 60 * 86400) = 3219.9 s; Daly adds 3219.9 * (sqrt(60 / 172800) / 3 + 60 / 172800 / 9) = 20.1
+// s and takes off delta.
 TEST(Goodput, DalysIntervalIsYoungsWithACorrection) {
   const Reliability job{Seconds{60}, Seconds{600}, Seconds{86400}};
   EXPECT_NEAR(std::sqrt(2 * 60.0 * 86400.0), 3219.94, 0.01);

@@ -19,7 +19,7 @@ SimulationResult made_up(const Candidate& c, Bytes capacity) {
 
 struct World {
   std::vector<Candidate> candidates;
-  std::vector<double> slack;   ///< bounds are so much below the truth
+  std::vector<double> slack;  ///< bounds are so much below the truth
 };
 
 World random_world(unsigned seed) {
@@ -43,10 +43,11 @@ SearchModel model_of(const World& world) {
   model.capacity = Bytes{100};
   model.bound = [&world](const Candidate& c) {
     const double slack = world.slack[static_cast<std::size_t>(std::stoi(c.strategy))];
-    return LowerBound{Seconds{static_cast<double>(c.micro_batch) * 1e-3 * slack}, Bytes{static_cast<std::int64_t>(static_cast<double>(c.accumulation) * slack)}};
+    return LowerBound{Seconds{static_cast<double>(c.micro_batch) * 1e-3 * slack},
+                      Bytes{static_cast<std::int64_t>(static_cast<double>(c.accumulation) * slack)}};
   };
   model.evaluate = [](const Candidate& c) -> std::optional<SimulationResult> {
-    if (c.micro_batch % 17 == 0) return std::nullopt;   // the library refuses some
+    if (c.micro_batch % 17 == 0) return std::nullopt;  // the library refuses some
     return made_up(c, Bytes{100});
   };
   return model;

@@ -16,10 +16,16 @@ Scenario scenario(const std::string& text) {
 
 /// Small enough to search exhaustively, with a GPU so small that not everything fits.
 Scenario small(const std::string& plan = "", const std::string& capacity = "6 GiB") {
-  return scenario("model: {hf_config: {model_type: llama, hidden_size: 512, intermediate_size: 1536, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4, "
-                  "vocab_size: 32000, max_position_embeddings: 4096, tie_word_embeddings: false}}\n"
-                  "cluster: {profile: clusters/h100-sxm.yaml, nodes: 2, gpus_per_node: 4, capacity: " + capacity + "}\n"
-                  "training: {sequence_length: 1024, micro_batch_size: 2, gradient_accumulation_steps: 4, precision: mixed}\nstrategy: {name: fsdp2}\n" + plan);
+  return scenario(
+      "model: {hf_config: {model_type: llama, hidden_size: 512, intermediate_size: 1536, num_hidden_layers: 4, num_attention_heads: 8, "
+      "num_key_value_heads: 4, "
+      "vocab_size: 32000, max_position_embeddings: 4096, tie_word_embeddings: false}}\n"
+      "cluster: {profile: clusters/h100-sxm.yaml, nodes: 2, gpus_per_node: 4, capacity: " +
+      capacity +
+      "}\n"
+      "training: {sequence_length: 1024, micro_batch_size: 2, gradient_accumulation_steps: 4, precision: mixed}\nstrategy: {name: "
+      "fsdp2}\n" +
+      plan);
 }
 
 TEST(PlanBounds, NeverExceedWhatTheSimulationSays) {
@@ -39,13 +45,14 @@ TEST(PlanBounds, NeverExceedWhatTheSimulationSays) {
     tightest = std::max(tightest, bound.time / result->step.time);
   }
   EXPECT_GT(ran, 100);
-  EXPECT_GT(tightest, 0.5);   // a bound that says nothing would pass the above
+  EXPECT_GT(tightest, 0.5);  // a bound that says nothing would pass the above
 }
 
 TEST(PlanBounds, PruningKeepsTheOptimaOfARealSearch) {
   const Scenario base = small("plan: {nodes: [1, 2, 4]}\n");
   const PlanRequest request = value_or_throw(read_plan(base));
-  const SearchModel model{LowerBounds(base), [&](const Candidate& c) { return simulate_candidate(base, c); }, base.cluster.profile.gpu.capacity};
+  const SearchModel model{LowerBounds(base), [&](const Candidate& c) { return simulate_candidate(base, c); },
+                          base.cluster.profile.gpu.capacity};
   const SearchResult all = search(candidates(base, request), model, false), pruned = search(candidates(base, request), model, true);
   EXPECT_GT(pruned.pruned, 0);
   EXPECT_FALSE(all.too_large.empty());
@@ -83,7 +90,8 @@ TEST(PlanCandidates, GiveTheGlobalBatchExactly) {
 
 // 1e9 tokens at 64 sequences of 1,024 tokens: 15,258.8 steps.
 TEST(PlanEconomics, DaysAndMoneyFollowFromTheStep) {
-  const Scenario base = small("plan: {tokens: 1e9, price_per_gpu_hour: 2.5, node_mtbf: 1000 h, restart: 0 s, checkpoint_bandwidth: 1 GB/s}\n");
+  const Scenario base =
+      small("plan: {tokens: 1e9, price_per_gpu_hour: 2.5, node_mtbf: 1000 h, restart: 0 s, checkpoint_bandwidth: 1 GB/s}\n");
   const PlanRequest request = value_or_throw(read_plan(base));
   const Candidate candidate{2, 4, "fsdp2", {}, "none", "none", 2, 4};
   const Evaluated evaluated{candidate, *simulate_candidate(base, candidate)};
@@ -102,7 +110,9 @@ TEST(PlanAnswers, TheLargestMicroBatchIsTheLastThatFits) {
   const Scenario base = small();
   const auto largest = largest_micro_batch(base);
   ASSERT_TRUE(largest.has_value());
-  const auto fits = [&](std::int64_t m) { return simulate_scenario(value_or_throw(vary(base, {"training.micro_batch_size=" + std::to_string(m)}))).memory.fits; };
+  const auto fits = [&](std::int64_t m) {
+    return simulate_scenario(value_or_throw(vary(base, {"training.micro_batch_size=" + std::to_string(m)}))).memory.fits;
+  };
   EXPECT_TRUE(fits(*largest));
   EXPECT_FALSE(fits(*largest + 1));
   EXPECT_FALSE(largest_micro_batch(small("", "1 GiB")).has_value());

@@ -112,14 +112,16 @@ using SweepPlanTest = SweepTest;
 
 TEST_F(SweepPlanTest, TheLastKeyVariesFastestAndListRowsChangeTogether) {
   write("base.yaml", base_text);
-  const std::string file = write("sweep.yaml",
-                                 "base: base.yaml\nset: {training.sequence_length: 32}\ngrid:\n  strategy.name: [ddp, fsdp2]\n  training.micro_batch_size: [1, 2, 4]\n"
-                                 "list:\n  - {cluster.nodes: 1, cluster.gpus_per_node: 4}\n  - {cluster.nodes: 2, cluster.gpus_per_node: 8}\n");
+  const std::string file = write(
+      "sweep.yaml",
+      "base: base.yaml\nset: {training.sequence_length: 32}\ngrid:\n  strategy.name: [ddp, fsdp2]\n  training.micro_batch_size: [1, 2, 4]\n"
+      "list:\n  - {cluster.nodes: 1, cluster.gpus_per_node: 4}\n  - {cluster.nodes: 2, cluster.gpus_per_node: 8}\n");
   const auto plan = load_sweep(file, simulate_columns());
   ASSERT_TRUE(plan.has_value()) << plan.error().text();
   EXPECT_EQ(plan->size, 12U);
-  EXPECT_EQ(plan->keys(), (std::vector<std::string>{"cluster.nodes", "cluster.gpus_per_node", "strategy.name", "training.micro_batch_size"}));
-  const auto row = plan->values(10);   // 10 = 1 * 6 + 1 * 3 + 1
+  EXPECT_EQ(plan->keys(),
+            (std::vector<std::string>{"cluster.nodes", "cluster.gpus_per_node", "strategy.name", "training.micro_batch_size"}));
+  const auto row = plan->values(10);  // 10 = 1 * 6 + 1 * 3 + 1
   EXPECT_EQ(row[0]->text, "2");
   EXPECT_EQ(row[1]->text, "8");
   EXPECT_EQ(row[2]->text, "fsdp2");
@@ -147,14 +149,16 @@ TEST_F(SweepPlanTest, MistakesAreToldWhereTheyStand) {
 
 TEST_F(SweepPlanTest, ABadCornerOfTheGridIsARowWithItsError) {
   write("base.yaml", base_text);
-  const auto plan = load_sweep(write("sweep.yaml", "base: base.yaml\ngrid: {training.micro_batch_size: [1, -1]}\ncolumns: [world_size]\n"), simulate_columns());
+  const auto plan = load_sweep(write("sweep.yaml", "base: base.yaml\ngrid: {training.micro_batch_size: [1, -1]}\ncolumns: [world_size]\n"),
+                               simulate_columns());
   ASSERT_TRUE(plan.has_value()) << plan.error().text();
   EXPECT_EQ(sweep_header(*plan, RowFormat::csv), "index,training.micro_batch_size,error,world_size");
   EXPECT_EQ(sweep_row(*plan, 0, RowFormat::csv), "0,1,,8");
   const std::string bad = sweep_row(*plan, 1, RowFormat::csv);
   EXPECT_TRUE(bad.starts_with("1,-1,")) << bad;
   EXPECT_TRUE(bad.ends_with(",")) << bad;
-  EXPECT_EQ(sweep_row(*plan, 0, RowFormat::json_lines), R"({"index":0,"set":{"training.micro_batch_size":"1"},"error":null,"result":{"world_size":8}})");
+  EXPECT_EQ(sweep_row(*plan, 0, RowFormat::json_lines),
+            R"({"index":0,"set":{"training.micro_batch_size":"1"},"error":null,"result":{"world_size":8}})");
 }
 
 TEST(SweepProgress, TellsSpeedAndWhatIsLeft) {
@@ -207,9 +211,7 @@ TEST_F(SweepProcess, KilledAtRandomMomentsItEndsAsIfItHadNotBeen) {
     killed += wait(pid) == -SIGKILL ? 1 : 0;
   }
   EXPECT_GT(killed, 0);
-  if (!fs::exists(path("killed.csv"))) {
-    ASSERT_EQ(wait(start(sweep, path("killed.csv"))), 0);
-  }
+  if (!fs::exists(path("killed.csv"))) { ASSERT_EQ(wait(start(sweep, path("killed.csv"))), 0); }
   EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("killed.csv")));
   EXPECT_EQ(sorted_lines(path("whole.csv")).size(), 6001U);
   EXPECT_EQ(files(), (std::vector<std::string>{"base.yaml", "killed.csv", "sweep.yaml", "whole.csv"}));

@@ -83,18 +83,24 @@ TEST(ImportDeepSpeed, TheBatchDecidesTheWorldWhereItMust) {
   EXPECT_EQ(shape(R"({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 16})"), (Shape{8, 16, 2}));
   EXPECT_EQ(shape(R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 16})"), (Shape{1, 16, 1}));
   EXPECT_EQ(shape(R"({"train_batch_size": 4, "gradient_accumulation_steps": 1})"), (Shape{4, 1, 1}));
-  EXPECT_EQ(shape(R"({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})"), (Shape{32, 2, 4}));
+  EXPECT_EQ(shape(R"({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})"),
+            (Shape{32, 2, 4}));
   EXPECT_EQ(shape(R"({"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 3})"), (Shape{8, 8, 3}));
-  EXPECT_NE(refused(import_deepspeed({"ds.json", R"({"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2})"}, llama())).find("no number of GPUs"), std::string::npos);
+  EXPECT_NE(refused(import_deepspeed({"ds.json", R"({"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2})"}, llama()))
+                .find("no number of GPUs"),
+            std::string::npos);
 }
 
 TEST(ImportDeepSpeed, PrecisionComesFromItsBlocks) {
-  const auto precision = [](const std::string& text) { return read_back(take(import_deepspeed({"ds.json", text}, llama()))).training.precision; };
+  const auto precision = [](const std::string& text) {
+    return read_back(take(import_deepspeed({"ds.json", text}, llama()))).training.precision;
+  };
   EXPECT_EQ(precision("{}").parameters, DType::fp32);
   const Precision half = precision(R"({"fp16": {"enabled": true}, "zero_optimization": {"stage": 2}})");
   EXPECT_EQ(half.parameters, DType::fp16);
   EXPECT_EQ(half.master, DType::fp32);
-  const Precision accumulated = precision(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}})");
+  const Precision accumulated =
+      precision(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}})");
   EXPECT_EQ(accumulated.gradients, DType::fp32);
   const Precision amp = precision(R"({"amp": {"enabled": true, "opt_level": "O1"}})");
   EXPECT_EQ(amp.parameters, DType::fp32);
@@ -104,19 +110,22 @@ TEST(ImportDeepSpeed, PrecisionComesFromItsBlocks) {
 TEST(ImportDeepSpeed, ATemplateIsRefusedWhereItIsNoJson) {
   const std::string text = refused(import_deepspeed({"t.json", "{\n  \"train_batch_size\" : CONFIG_BATCH_SIZE,\n}"}, llama()));
   EXPECT_NE(text.find("t.json:2:"), std::string::npos) << text;
-  EXPECT_NE(refused(import_deepspeed({"t.json", R"({"zero_optimization": {"stage": 7}})"}, llama())).find("0, 1, 2 or 3"), std::string::npos);
-  EXPECT_NE(refused(import_deepspeed({"t.json", R"({"optimizer": {"type": "Nonsense"}})"}, llama())).find("unknown optimizer 'Nonsense'"), std::string::npos);
+  EXPECT_NE(refused(import_deepspeed({"t.json", R"({"zero_optimization": {"stage": 7}})"}, llama())).find("0, 1, 2 or 3"),
+            std::string::npos);
+  EXPECT_NE(refused(import_deepspeed({"t.json", R"({"optimizer": {"type": "Nonsense"}})"}, llama())).find("unknown optimizer 'Nonsense'"),
+            std::string::npos);
   ImportOptions nobody;
   nobody.model = "no-such-model";
   EXPECT_NE(refused(import_deepspeed({"t.json", "{}"}, nobody)).find("neither a preset nor a file"), std::string::npos);
 }
 
 TEST(ImportAccelerate, Fsdp1KeepsItsOptions) {
-  const Scenario s = read_back(take(import_accelerate({"a.yaml",
-                                                       "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: 2\n  fsdp_backward_prefetch: BACKWARD_POST\n"
-                                                       "  fsdp_forward_prefetch: true\n  fsdp_use_orig_params: true\n  fsdp_activation_checkpointing: true\n"
-                                                       "mixed_precision: bf16\nnum_machines: 2\nnum_processes: 16\n"},
-                                                      llama())));
+  const Scenario s = read_back(
+      take(import_accelerate({"a.yaml",
+                              "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: 2\n  fsdp_backward_prefetch: BACKWARD_POST\n"
+                              "  fsdp_forward_prefetch: true\n  fsdp_use_orig_params: true\n  fsdp_activation_checkpointing: true\n"
+                              "mixed_precision: bf16\nnum_machines: 2\nnum_processes: 16\n"},
+                             llama())));
   EXPECT_EQ(s.strategy.name, "fsdp1");
   EXPECT_EQ(s.strategy.options.word("sharding_strategy", ""), "SHARD_GRAD_OP");
   EXPECT_EQ(s.strategy.options.word("backward_prefetch", ""), "BACKWARD_POST");
@@ -130,30 +139,39 @@ TEST(ImportAccelerate, Fsdp1KeepsItsOptions) {
 }
 
 TEST(ImportAccelerate, HybridShardingReplicatesAcrossMachines) {
-  const Scenario s = read_back(take(import_accelerate(
-      {"a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: HYBRID_SHARD}\nmixed_precision: bf16\nnum_machines: 4\nnum_processes: 32\n"}, llama())));
+  const Scenario s = read_back(take(import_accelerate({"a.yaml",
+                                                       "distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: "
+                                                       "HYBRID_SHARD}\nmixed_precision: bf16\nnum_machines: 4\nnum_processes: 32\n"},
+                                                      llama())));
   EXPECT_EQ(s.strategy.options.integer("replicate", 1), 4);
 }
 
 TEST(ImportAccelerate, Fsdp2AndDeepSpeedAndDdp) {
-  const Imported second = take(import_accelerate(
-      {"a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: false, fsdp_state_dict_type: FULL_STATE_DICT}\nnum_processes: 4\n"}, llama()));
+  const Imported second = take(import_accelerate({"a.yaml",
+                                                  "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: "
+                                                  "false, fsdp_state_dict_type: FULL_STATE_DICT}\nnum_processes: 4\n"},
+                                                 llama()));
   const Scenario fsdp2 = read_back(second);
   EXPECT_EQ(fsdp2.strategy.name, "fsdp2");
   EXPECT_EQ(fsdp2.strategy.options.word("reshard_after_forward", ""), "false");
   EXPECT_EQ(fsdp2.training.precision.parameters, DType::fp32);
   EXPECT_TRUE(ignored(second, "fsdp_config.fsdp_state_dict_type"));
 
-  const Scenario zero = read_back(take(import_accelerate(
-      {"a.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, gradient_accumulation_steps: 2, gradient_clipping: 10.0, offload_param_device: none}\n"
-                 "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"},
-      llama())));
+  const Scenario zero =
+      read_back(take(import_accelerate({"a.yaml",
+                                        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, gradient_accumulation_steps: 2, "
+                                        "gradient_clipping: 10.0, offload_param_device: none}\n"
+                                        "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"},
+                                       llama())));
   EXPECT_EQ(zero.strategy.name, "zero3");
-  EXPECT_FALSE(zero.strategy.options.given("reduce_bucket_size"));   // accelerate's own keys leave DeepSpeed's defaults
+  EXPECT_FALSE(zero.strategy.options.given("reduce_bucket_size"));  // accelerate's own keys leave DeepSpeed's defaults
   EXPECT_EQ(zero.training.gradient_accumulation_steps, 2);
   EXPECT_EQ(zero.training.optimizer.clip_grad_norm, 10.0);
 
-  EXPECT_EQ(read_back(take(import_accelerate({"a.yaml", "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"}, llama()))).strategy.name, "ddp");
+  EXPECT_EQ(
+      read_back(take(import_accelerate({"a.yaml", "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"}, llama())))
+          .strategy.name,
+      "ddp");
   EXPECT_NE(refused(import_accelerate({"a.yaml", "distributed_type: TPU\n"}, llama())).find("a.yaml:1:19"), std::string::npos);
   EXPECT_NE(refused(import_accelerate({"a.yaml", "hello: world\n"}, llama())).find("not an accelerate configuration"), std::string::npos);
 }
@@ -162,24 +180,29 @@ TEST(ImportAccelerate, ADeepSpeedFileIsFollowedOrMissed) {
   const fs::path folder = fs::temp_directory_path() / "shardsim-import-test";
   fs::create_directories(folder);
   std::ofstream(folder / "ds.json") << zero3_auto;
-  const std::string text = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\nnum_machines: 2\nnum_processes: 8\n";
+  const std::string text =
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\nnum_machines: 2\nnum_processes: 8\n";
   const Scenario s = read_back(take(import_accelerate({(folder / "a.yaml").string(), text}, llama())));
   EXPECT_EQ(s.strategy.name, "zero3");
   EXPECT_EQ(s.cluster.nodes, 2);
   EXPECT_EQ(s.cluster.gpus_per_node, 4);
   fs::remove_all(folder);
-  EXPECT_NE(refused(import_accelerate({"a.yaml", text}, llama())).find("a.yaml:3:26: error: the DeepSpeed configuration 'ds.json' is not there"), std::string::npos);
+  EXPECT_NE(
+      refused(import_accelerate({"a.yaml", text}, llama())).find("a.yaml:3:26: error: the DeepSpeed configuration 'ds.json' is not there"),
+      std::string::npos);
 }
 
 constexpr const char* mpt = R"(variables: {length: 1024}
 max_seq_len: ${variables.length}
-model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12, vocab_size: 50368, max_seq_len: "${variables.length}", attn_config: {attn_impl: flash}}
+model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12, vocab_size: 50368, 
+        max_seq_len: "${variables.length}", attn_config: {attn_impl: flash}}
 optimizer: {name: decoupled_lionw, lr: 1.0e-4}
 algorithms: {gradient_clipping: {clipping_type: norm, clipping_threshold: 1.0}}
 global_train_batch_size: 256
 device_train_microbatch_size: 8
 precision: amp_bf16
-fsdp_config: {sharding_strategy: SHARD_GRAD_OP, mixed_precision: DEFAULT, activation_checkpointing: true, limit_all_gathers: true, state_dict_type: sharded}
+fsdp_config: {sharding_strategy: SHARD_GRAD_OP, mixed_precision: DEFAULT, activation_checkpointing: true,
+              limit_all_gathers: true, state_dict_type: sharded}
 )";
 
 TEST(ImportLlmFoundry, BuildsTheModelAndTheBatch) {
@@ -188,12 +211,13 @@ TEST(ImportLlmFoundry, BuildsTheModelAndTheBatch) {
   ASSERT_NE(s.model, nullptr);
   EXPECT_EQ(s.model->family, "mpt");
   EXPECT_EQ(s.training.sequence_length, 1024);
-  EXPECT_EQ(s.training.gradient_accumulation_steps, 4);   // 256 / (8 * 8)
+  EXPECT_EQ(s.training.gradient_accumulation_steps, 4);  // 256 / (8 * 8)
   EXPECT_EQ(s.training.optimizer.kind, OptimizerKind::lion);
   EXPECT_EQ(s.training.precision.reduce, DType::fp32);
   EXPECT_EQ(s.strategy.options.word("sharding_strategy", ""), "SHARD_GRAD_OP");
   EXPECT_TRUE(ignored(imported, "fsdp_config.state_dict_type"));
-  EXPECT_NE(refused(import_llm_foundry({"x.yaml", "scenarios: [1]\n"}, {})).find("not an LLM Foundry training configuration"), std::string::npos);
+  EXPECT_NE(refused(import_llm_foundry({"x.yaml", "scenarios: [1]\n"}, {})).find("not an LLM Foundry training configuration"),
+            std::string::npos);
 }
 
 constexpr const char* titan = R"(
@@ -235,10 +259,12 @@ TEST(ImportTorchtitan, ReadsItsTables) {
 
 // Two thirds of 4 d, times 1.3, up to a multiple of 256: 8 * 4096 / 3 = 10922; 14198.6 -> 14336.
 TEST(ImportTorchtitan, ReadsALlamaByItsOwnNames) {
-  const Scenario s = read_back(take(import_torchtitan(
-      {"job.toml", "[model]\ndim = 4096\nn_layers = 32\nn_heads = 32\nn_kv_heads = 8\nvocab_size = 128256\nffn_dim_multiplier = 1.3\nmax_seq_len = 4096\ntie_embeddings = false\n"
-                   "[train]\nbatch_size = 4\nseq_len = 4096\ngrad_accum_steps = 4\n[distributed]\ndp_shard = -1\n"},
-      {})));
+  const Scenario s =
+      read_back(take(import_torchtitan({"job.toml",
+                                        "[model]\ndim = 4096\nn_layers = 32\nn_heads = 32\nn_kv_heads = 8\nvocab_size = "
+                                        "128256\nffn_dim_multiplier = 1.3\nmax_seq_len = 4096\ntie_embeddings = false\n"
+                                        "[train]\nbatch_size = 4\nseq_len = 4096\ngrad_accum_steps = 4\n[distributed]\ndp_shard = -1\n"},
+                                       {})));
   EXPECT_EQ(s.model->total().value(), 8'030'261'248);
   EXPECT_EQ(s.training.gradient_accumulation_steps, 4);
 }
@@ -265,7 +291,8 @@ TEST_P(ImportPublicFiles, AllThatAreDataBecomeScenarios) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Inputs, ImportPublicFiles,
-                         testing::Values(std::pair<std::string, std::string>("deepspeed", "ds_config"), std::pair<std::string, std::string>("accelerate", "accelerate_yaml")),
+                         testing::Values(std::pair<std::string, std::string>("deepspeed", "ds_config"),
+                                         std::pair<std::string, std::string>("accelerate", "accelerate_yaml")),
                          [](const auto& info) { return info.param.first; });
 
 }  // namespace

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cli/comparison.hpp"
+#include "cli/simulation_job.hpp"
+#include "cli/variant.hpp"
+
+namespace shardsim {
+namespace {
+
+/// A small model on two nodes behind a slow network: what gathers in every micro-batch loses, unless micro-batches are large.
+Scenario slow_network(const std::string& strategy = "{name: fsdp2, reshard_after_forward: 'false'}") {
+  const auto root = read_yaml({"compare.yaml",
+                               "model: {hf_config: {model_type: llama, hidden_size: 1024, intermediate_size: 3072, num_hidden_layers: 8, "
+                               "num_attention_heads: 8, num_key_value_heads: 8, vocab_size: 32000, max_position_embeddings: 4096, "
+                               "tie_word_embeddings: false}}\n"
+                               "cluster: {profile: clusters/h100-sxm.yaml, nodes: 2, gpus_per_node: 8, nics_per_node: 1, nic_bandwidth: 50 Gbit/s}\n"
+                               "training: {sequence_length: 1024, micro_batch_size: 2, precision: mixed}\nstrategy: " +
+                                   strategy + "\n"});
+  return value_or_throw(read_scenario(value_or_throw(root), "compare.yaml", ""));
+}
+
+TEST(Compare, FastestFirstAndOwnOptionsStayWithTheirStrategy) {
+  const Comparison comparison = compare_strategies(slow_network(), {"naive_dp", "ddp", "fsdp1", "fsdp2"}, 2);
+  ASSERT_EQ(comparison.results.size(), 4U);
+  EXPECT_TRUE(std::is_sorted(comparison.results.begin(), comparison.results.end(),
+                             [](const SimulationResult& a, const SimulationResult& b) { return a.step.time < b.step.time; }));
+  for (const SimulationResult& result : comparison.results) {
+    if (result.schedule->strategy != "fsdp2") continue;
+    // Parameters stay after forward, so they are gathered once: 2 bytes, and 2 for the gradients, instead of 6.
+    EXPECT_NEAR(result.traffic.psi_units, 4.0, 0.05);
+  }
+}
+
+TEST(Compare, WhatCannotRunIsNamedWithItsReason) {
+  const Comparison comparison =
+      compare_strategies(slow_network("{name: fsdp2, semantics: textbook}"), {"fsdp2", "mics", "olmo_ddp", "ddp"}, 1);
+  EXPECT_EQ(comparison.results.size() + comparison.not_run.size(), 4U);
+  for (const NotRun& n : comparison.not_run) EXPECT_FALSE(n.why.empty()) << n.strategy;
+  for (const SimulationResult& result : comparison.results) EXPECT_EQ(result.schedule->semantics, "textbook");
+}
+
+TEST(Compare, CrossoversAreWhereTheOrderChanges) {
+  const Scenario base = slow_network();
+  const Comparison comparison = compare_strategies(base, {"naive_dp", "ddp", "fsdp1", "fsdp2"}, 64);
+  const auto time = [&](const std::string& strategy, std::int64_t micro_batch) {
+    auto assignments = choose_strategy(base, strategy);
+    assignments.push_back("training.micro_batch_size=" + std::to_string(micro_batch));
+    return simulate_scenario(value_or_throw(vary(base, assignments))).step.time;
+  };
+  for (const Crossover& c : comparison.crossovers) {
+    EXPECT_EQ(c.tokens_per_gpu, c.micro_batch * 1024);
+    ASSERT_GT(c.micro_batch, 1);
+    EXPECT_LE(time(c.from, c.micro_batch), time(c.below, c.micro_batch) * 1.005) << c.from << " " << c.below << " " << c.micro_batch;
+    EXPECT_LE(time(c.below, c.micro_batch - 1), time(c.from, c.micro_batch - 1) * 1.005) << c.from << " " << c.below << " " << c.micro_batch;
+  }
+  EXPECT_TRUE(std::is_sorted(comparison.crossovers.begin(), comparison.crossovers.end(),
+                             [](const Crossover& a, const Crossover& b) { return a.micro_batch < b.micro_batch; }));
+}
+
+TEST(Compare, NamesOfStrategiesAreChecked) {
+  EXPECT_EQ(strategy_list("ddp,fsdp2,ddp"), (std::vector<std::string>{"ddp", "fsdp2"}));
+  EXPECT_GE(strategy_list("all").size(), 7U);
+  EXPECT_THROW((void)strategy_list("ddp,fsdp3"), InputError);
+  EXPECT_THROW((void)strategy_list(""), InputError);
+}
+
+}  // namespace
+}  // namespace shardsim
