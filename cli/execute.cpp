@@ -69,7 +69,8 @@ ExitCode run(const Arguments& arguments) {
     agree = agree && execution.agree();
     summary.strategies.push_back(std::move(execution));
   }
-  output.write(arguments.text("--format", "table") == "json" ? execution_json(summary).text() + "\n" : execution_table(summary));
+  const bool json = arguments.text("--format", "table") == "json" || arguments.text("--report").ends_with(".json");
+  output.write(json ? execution_json(summary).text() + "\n" : execution_table(summary));
   output.commit();
   return agree ? ExitCode::done : ExitCode::no;
 }
@@ -88,7 +89,7 @@ Command execute_command() {
                         {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "the scenario's"},
                         {.name = "--steps", .value = "N", .help = "optimizer steps", .fallback = "3"},
                         {.name = "--time-tolerance", .value = "X", .help = "largest relative difference of step times; without it time decides nothing"},
-                        {.name = "--report", .value = "FILE", .help = "where the report goes", .fallback = "-"},
+                        {.name = "--report", .value = "FILE", .help = "where the report goes; NAME.json is written as JSON", .fallback = "-"},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
           .run = run};

@@ -59,6 +59,7 @@ Json strategy_json(const Execution& execution) {
                                 {"largest_difference", r.loss.largest_difference},
                                 {"tolerance", r.loss.tolerance}});
   json.add("gradient", Json::Object{{"largest_difference", r.gradient.largest_difference}, {"tolerance", r.gradient.tolerance}});
+  json.add("parameters_identical_on_all_ranks", r.same_parameters);
   json.add("agree", execution.agree());
   return json;
 }
@@ -120,6 +121,7 @@ std::string execution_table(const ExecutionSummary& summary) {
                          grouped(r.peak.measured.empty() ? 0 : std::max_element(r.peak.measured.begin(), r.peak.measured.end())->value()),
                          verdict(r.peak.equal()), verdict(r.loss), verdict(r.gradient)});
     notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) + differences(name, "peak memory", r.peak);
+    if (!r.same_parameters) notes += fmt::format("  {}: the ranks computed with different parameters\n", name);
     notes += fmt::format("  {}: step predicted {} on the scenario's cluster, measured {} here\n", name, to_text(e.predicted_step), to_text(e.measured_step()));
   }
   std::string out = fmt::format("{} on {} ranks, backend {}", summary.scenario, summary.ranks, summary.backend);

@@ -37,6 +37,7 @@ struct RankReport {
   std::vector<std::vector<double>> losses;  ///< by step, micro-batch
   std::vector<double> seconds;              ///< by step
   double gradient_difference = 0;
+  std::uint64_t parameters_digest = 0;
   std::string counted_by;
 };
 
@@ -51,7 +52,7 @@ std::string to_text(const RankReport& report) {
       if (!std::isfinite(loss)) loss = 1e300;
   return Json{{"sent", report.sent.value()}, {"control", report.control.value()}, {"peak", report.peak.value()},
               {"high_water", report.high_water.value()}, {"by_category", categories}, {"losses", losses}, {"seconds", report.seconds},
-              {"gradient", difference}, {"counted_by", report.counted_by}}.dump();
+              {"gradient", difference}, {"digest", report.parameters_digest}, {"counted_by", report.counted_by}}.dump();
 }
 
 RankReport report_from(const std::string& text) {
@@ -65,6 +66,7 @@ RankReport report_from(const std::string& text) {
   report.losses = json.at("losses").get<std::vector<std::vector<double>>>();
   report.seconds = json.at("seconds").get<std::vector<double>>();
   report.gradient_difference = json.at("gradient").get<double>();
+  report.parameters_digest = json.at("digest").get<std::uint64_t>();
   report.counted_by = json.at("counted_by").get<std::string>();
   return report;
 }
@@ -102,6 +104,7 @@ RankReport run_rank(const Job& job, const ExecutionOptions& options, const Refer
   report.by_category = machine.memory().at_peak;
   report.high_water = high_water_mark();
   report.gradient_difference = check.largest_difference;
+  report.parameters_digest = machine.parameters_digest();
   line.barrier();  // nobody closes a connection that another still reads its counter on
   return report;
 }
@@ -128,6 +131,7 @@ void add_measurements(ExecutionResult& result, const std::vector<RankReport>& re
     result.peak_by_category.push_back(report.by_category);
     result.high_water.push_back(report.high_water);
     result.counted_by = report.counted_by;
+    result.same_parameters = result.same_parameters && report.parameters_digest == reports.front().parameters_digest;
     result.gradient.largest_difference = std::max(result.gradient.largest_difference, report.gradient_difference);
     for (std::size_t s = 0; s < result.losses.size(); ++s) {
       result.step_seconds[s] = std::max(result.step_seconds[s], report.seconds[s]);

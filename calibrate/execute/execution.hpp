@@ -39,15 +39,16 @@ struct ExecutionResult {
   std::vector<double> reference_losses, losses;  ///< by step: mean over the global batch
   Closeness loss;
   Closeness gradient;                            ///< as the optimizer read it, relative to the largest element of its parameter
+  bool same_parameters = true;                   ///< all ranks computed with the same bits of every parameter
 
-  [[nodiscard]] bool agree() const { return sent.equal() && control.equal() && peak.equal() && loss.within() && gradient.within(); }
+  [[nodiscard]] bool agree() const { return same_parameters && sent.equal() && control.equal() && peak.equal() && loss.within() && gradient.within(); }
 };
 
 struct ExecutionOptions {
   int steps = 3;
-  MeshOptions network;
+  MeshOptions network{};
   struct Kill { int rank, step; };
-  std::optional<Kill> kill;      ///< of tests: that rank dies in that step
+  std::optional<Kill> kill{};    ///< of tests: that rank dies in that step
 };
 
 /// What of a job cannot be executed, as sentences; empty if it can.

@@ -2,6 +2,7 @@
 #include "calibrate/execute/machine.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -112,7 +113,9 @@ std::vector<float> Machine::parameter(ParameterId parameter) {
       std::copy(part.begin(), part.end(), values.begin() + piece.first);
       found += piece.count;
     }
-    if (found >= elements) return values;
+    if (found < elements) continue;
+    for (float v : values) digest_ = (digest_ ^ std::bit_cast<std::uint32_t>(v)) * 0x100000001b3u;
+    return values;
   }
   throw std::logic_error(parts_.model.at(parameter).name + " is computed with before it is gathered");
 }
@@ -276,8 +279,19 @@ void Machine::put_elements(BufferId buffer, const Overlap& wanted, std::span<con
     write(buffer, part.target, values.subspan(static_cast<std::size_t>(part.source), static_cast<std::size_t>(part.count)));
 }
 
+/// Where gradients, weights and moments all have an element: with sharded states the weights may be whole (ZeRO-1 without a master copy).
+std::vector<Overlap> Machine::updated(const Update& action) {
+  const std::vector<Overlap>& both = shared(action.gradients, action.parameters);
+  if (!action.first_moment.valid()) return both;
+  std::vector<Overlap> all;
+  for (const Overlap& part : both)
+    for (const Overlap& state : overlaps(store_.pieces(action.first_moment), {{part.parameter, part.first, part.count, 0}}))
+      all.push_back({part.parameter, state.first, state.count, part.source + state.target, part.target + state.target});
+  return all;
+}
+
 void Machine::run(const Update& action, GradientCheck& check) {
-  const std::vector<Overlap>& elements = shared(action.gradients, action.parameters);
+  const std::vector<Overlap> elements = updated(action);
   compare(action, elements, check);
   for (const Overlap& part : elements) {
     const std::vector<float> gradients = read(action.gradients, part.source, part.count);

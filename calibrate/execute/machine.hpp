@@ -41,6 +41,8 @@ class Machine final : private Workspace {
   [[nodiscard]] std::vector<double> step(GradientCheck& check);
 
   [[nodiscard]] const MemoryCount& memory() const { return store_.count(); }
+  /// Of every parameter that was computed with, in order: equal on all ranks if all computed with the same bits.
+  [[nodiscard]] std::uint64_t parameters_digest() const { return digest_; }
 
  private:
   void run(const Op& op, const Compute& action);
@@ -55,6 +57,7 @@ class Machine final : private Workspace {
 
   [[nodiscard]] std::vector<float> read(BufferId buffer, std::int64_t begin, std::int64_t count);
   void write(BufferId buffer, std::int64_t begin, std::span<const float> values);
+  [[nodiscard]] std::vector<Overlap> updated(const Update& action);
   [[nodiscard]] std::vector<float> elements_in(BufferId buffer, const Overlap& wanted);
   void put_elements(BufferId buffer, const Overlap& wanted, std::span<const float> values);
   [[nodiscard]] const std::vector<Overlap>& shared(BufferId source, BufferId target);
@@ -76,6 +79,7 @@ class Machine final : private Workspace {
   std::vector<Members> members_;                                     // by communicator
   std::map<std::array<std::int32_t, 3>, BufferId> tensors_;          // live tensors
   std::map<std::pair<LayoutId, LayoutId>, std::vector<Overlap>> overlaps_;
+  std::uint64_t digest_ = 0xcbf29ce484222325u;  // FNV-1a, a word at a time
   std::int64_t steps_ = 0;
   std::int32_t micro_batch_ = -1;
 };
