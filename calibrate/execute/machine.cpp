@@ -50,8 +50,7 @@ void Machine::fill_start_values() {
     const BufferId id{static_cast<std::int32_t>(b)};
     const Buffer& buffer = schedule_.buffers[b];
     if (!alive[b] || buffer.view_of.valid()) continue;
-    allocate(id);
-    std::ranges::fill(store_.bytes_of(id), std::byte{0});
+    store_.allocate(id, true);
     if (!weights[b] && buffer.category != Category::parameters && buffer.role != Role::parameter) continue;
     for (const Piece& piece : store_.pieces(id)) {
       const Parameter& p = parts_.model.at(piece.parameter);

@@ -29,14 +29,14 @@ BufferStore::BufferStore(const Schedule& schedule, std::span<const ParameterShap
   }
 }
 
-void BufferStore::allocate(BufferId id) {
+void BufferStore::allocate(BufferId id, bool zeros) {
   const Buffer& buffer = schedule_.at(id);
   if (alive(id)) throw std::logic_error("buffer " + to_text(buffer.label, schedule_) + " is allocated twice");
   const auto size = static_cast<std::size_t>(buffer.size().value());
   memory_[index(id)].reset(static_cast<std::byte*>(std::calloc(std::max<std::size_t>(1, size), 1)));
   if (memory_[index(id)] == nullptr) throw EnvironmentError("there is no memory for " + to_text(buffer.label, schedule_));
   const bool added_to = buffer.tensor.gradient || buffer.role == Role::gradient;
-  if (!added_to && size < untouched) std::memset(memory_[index(id)].get(), 0xff, size);
+  if (!added_to && !zeros && size < untouched) std::memset(memory_[index(id)].get(), 0xff, size);
   change(buffer, +1);
   set_role(id, true);
   for (BufferId view : views_[index(id)]) set_role(view, true);

@@ -26,8 +26,8 @@ class BufferStore {
   BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes);
 
   /// New memory: zeros for gradients and activations' gradients, which are added to; NaN for everything else, so that whoever reads
-  /// what nobody wrote is found out.
-  void allocate(BufferId buffer);
+  /// what nobody wrote is found out. `zeros`: zeros for everything.
+  void allocate(BufferId buffer, bool zeros = false);
   void free(BufferId buffer);
 
   [[nodiscard]] bool alive(BufferId buffer) const;
