@@ -26,9 +26,20 @@ ArchitecturePointer value_or_problems(Result<ArchitecturePointer> result, const 
   return nullptr;
 }
 
+/// Sweeps name the same presets thousands of times, from several threads.
+Result<ArchitecturePointer> preset_once(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, ArchitecturePointer> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(name); found != known.end()) return found->second;
+  auto architecture = preset(name);
+  if (architecture) known.emplace(name, *architecture);
+  return architecture;
+}
+
 ArchitecturePointer read_preset(const Node& name, Problems& problems) {
   const auto text = as_text(name, problems);
-  return text ? value_or_problems(preset(*text), name.where, problems) : nullptr;
+  return text ? value_or_problems(preset_once(*text), name.where, problems) : nullptr;
 }
 
 std::vector<std::string> read_words(const Node& node, const char* what, Problems& problems) {
