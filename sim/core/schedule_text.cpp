@@ -14,9 +14,7 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-std::string_view name_of(Pass pass) {
-  return pass == Pass::forward ? "forward" : pass == Pass::recompute ? "recompute" : "backward";
-}
+std::string_view name_of(Pass pass) { return pass == Pass::forward ? "forward" : pass == Pass::recompute ? "recompute" : "backward"; }
 
 std::string_view name_of(CopyPath path) {
   return path == CopyPath::device ? "copy" : path == CopyPath::to_host ? "copy to host" : "copy to device";
@@ -28,14 +26,22 @@ std::string_view name_of(Reduction reduction) {
 
 std::string_view name_of(OptimizerKind kind) {
   switch (kind) {
-    case OptimizerKind::sgd: return "sgd";
-    case OptimizerKind::momentum: return "momentum";
-    case OptimizerKind::adam: return "adam";
-    case OptimizerKind::adamw: return "adamw";
-    case OptimizerKind::adamw_8bit: return "adamw_8bit";
-    case OptimizerKind::lion: return "lion";
-    case OptimizerKind::adafactor: return "adafactor";
-    case OptimizerKind::muon: return "muon";
+    case OptimizerKind::sgd:
+      return "sgd";
+    case OptimizerKind::momentum:
+      return "momentum";
+    case OptimizerKind::adam:
+      return "adam";
+    case OptimizerKind::adamw:
+      return "adamw";
+    case OptimizerKind::adamw_8bit:
+      return "adamw_8bit";
+    case OptimizerKind::lion:
+      return "lion";
+    case OptimizerKind::adafactor:
+      return "adafactor";
+    case OptimizerKind::muon:
+      return "muon";
   }
   return "?";
 }
@@ -66,9 +72,7 @@ std::string text_of(const Compute& op, const Schedule& schedule) {
   return text;
 }
 
-bool reduces(Collective kind) {
-  return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce;
-}
+bool reduces(Collective kind) { return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce; }
 
 std::string text_of(const Communicate& op, const Schedule& schedule) {
   std::string text = fmt::format("{} {} on {}", name_of(op.kind), amount(op.payload, op.dtype), schedule.at(op.communicator).name);
@@ -82,8 +86,8 @@ std::string text_of(const Communicate& op, const Schedule& schedule) {
 
 std::string text_of(const Copy& op, const Schedule& schedule) {
   const DType dtype = op.target.valid() ? schedule.at(op.target).dtype : DType::bf16;
-  std::string text = fmt::format("{} {} {} -> {}", op.source.valid() ? name_of(op.path) : "fill", amount(op.count, dtype), reference(op.source),
-                                 reference(op.target));
+  std::string text = fmt::format("{} {} {} -> {}", op.source.valid() ? name_of(op.path) : "fill", amount(op.count, dtype),
+                                 reference(op.source), reference(op.target));
   if (op.accumulate) text += " accumulate";
   if (op.scale != 1) fmt::format_to(Out(text), " times {:.6g}", op.scale);
   if (op.kernels != 1) fmt::format_to(Out(text), " {} kernels", op.kernels);

@@ -84,8 +84,10 @@ class Validator {
     if (schedule_.ops[op_].stream.valid()) say("op {} happens on the host and must not have a stream", op_);
   }
   void need_earlier(OpId op) {
-    if (!op.valid() || static_cast<std::size_t>(op.index) >= op_) say("op {} waits for {}, which is not an earlier op", op_, op.index);
-    else if (!schedule_.at(op).stream.valid()) say("op {} waits for {}, which runs on no stream", op_, op.index);
+    if (!op.valid() || static_cast<std::size_t>(op.index) >= op_)
+      say("op {} waits for {}, which is not an earlier op", op_, op.index);
+    else if (!schedule_.at(op).stream.valid())
+      say("op {} waits for {}, which runs on no stream", op_, op.index);
   }
   void need_work(WorkId work) {
     if (work.valid() && !in(work, schedule_.works)) say("op {} has unknown work", op_);
@@ -179,7 +181,8 @@ std::vector<bool> initially_alive(const Schedule& schedule) {
   std::vector<bool> alive(schedule.buffers.size());
   for (std::size_t i = 0; i < alive.size(); ++i) alive[i] = schedule.buffers[i].persistent && !schedule.buffers[i].view_of.valid();
   for (const Op& op : schedule.ops)
-    if (const auto* a = std::get_if<Allocate>(&op.action); a && a->buffer.valid() && static_cast<std::size_t>(a->buffer.index) < alive.size())
+    if (const auto* a = std::get_if<Allocate>(&op.action);
+        a && a->buffer.valid() && static_cast<std::size_t>(a->buffer.index) < alive.size())
       alive[static_cast<std::size_t>(a->buffer.index)] = false;
   return alive;
 }

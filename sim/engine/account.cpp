@@ -31,7 +31,9 @@ std::int64_t ceil_of(__int128 numerator, std::int64_t denominator) {
 }
 
 /// The tail of a broadcast stands just before the root; a reduction ends at its root.
-std::int64_t silent_position(const Communicate& c, std::int64_t n) { return c.kind == Collective::broadcast ? (c.root + n - 1) % n : c.root; }
+std::int64_t silent_position(const Communicate& c, std::int64_t n) {
+  return c.kind == Collective::broadcast ? (c.root + n - 1) % n : c.root;
+}
 
 std::vector<Row> rows_of(const Schedule& schedule) {
   std::vector<Row> rows;
@@ -131,7 +133,8 @@ class Accountant {
   [[nodiscard]] double passed_payload() const {
     double sum = 0;
     for (const Row& row : rows_)
-      if (!row.control) sum += static_cast<double>(passes(row.collective)) * static_cast<double>(row.payload.value()) * static_cast<double>(row.calls);
+      if (!row.control)
+        sum += static_cast<double>(passes(row.collective)) * static_cast<double>(row.payload.value()) * static_cast<double>(row.calls);
     return sum;
   }
 

@@ -14,17 +14,17 @@ namespace shardsim {
 
 /// PYTORCH_CUDA_ALLOC_CONF, as far as it changes what is reserved.
 struct AllocatorOptions {
-  Bytes capacity;                        ///< what the driver can give; zero: no limit
-  std::optional<Bytes> max_split_size;   ///< blocks at least this large are not split, and serve only requests as large
-  Bytes large_segment = mebibytes(20);   ///< asked of the driver for requests above 1 MiB and below 10 MiB
-  bool expandable_segments = false;      ///< one growing segment for each stream and pool instead of many
+  Bytes capacity;                       ///< what the driver can give; zero: no limit
+  std::optional<Bytes> max_split_size;  ///< blocks at least this large are not split, and serve only requests as large
+  Bytes large_segment = mebibytes(20);  ///< asked of the driver for requests above 1 MiB and below 10 MiB
+  bool expandable_segments = false;     ///< one growing segment for each stream and pool instead of many
 };
 
 /// As torch.cuda.memory_stats() counts them: allocated <= active <= reserved.
 struct AllocatorBytes {
-  Bytes allocated;   ///< in blocks handed out; a block whose rest is not split off counts whole
-  Bytes active;      ///< and in freed blocks that another stream may still use
-  Bytes reserved;    ///< in segments
+  Bytes allocated;  ///< in blocks handed out; a block whose rest is not split off counts whole
+  Bytes active;     ///< and in freed blocks that another stream may still use
+  Bytes reserved;   ///< in segments
   auto operator<=>(const AllocatorBytes&) const = default;
 };
 
@@ -37,7 +37,7 @@ class CachingAllocator {
     std::size_t pool = 0;             ///< twice its stream, plus one if small
     Handle previous = -1, next = -1;  ///< neighbours in its segment
     State state = State::free;
-    SimTime ready;                    ///< of an awaiting block: when the streams that use it have passed
+    SimTime ready;  ///< of an awaiting block: when the streams that use it have passed
   };
 
   CachingAllocator(std::size_t streams, const AllocatorOptions& options);
@@ -87,7 +87,7 @@ class CachingAllocator {
   void list(Handle block, State state);
   Handle list_merged(Handle block, State state);
   void unlist(Handle block);
-  void merge_with_next(Handle block);        // of two that are in no list
+  void merge_with_next(Handle block);           // of two that are in no list
   Handle cut(Handle block, std::int64_t size);  // a block that is in no list; returns the rest, in no list
   void cache(Handle block);
   void process_events(SimTime now);
@@ -108,7 +108,7 @@ class CachingAllocator {
 
   AllocatorOptions options_;
   std::vector<Block> blocks_;
-  std::vector<Handle> spare_;     // slots of blocks_ to be used again
+  std::vector<Handle> spare_;  // slots of blocks_ to be used again
   std::vector<Pool> pools_;
   std::vector<Handle> awaiting_;
   std::int64_t next_address_ = 0;

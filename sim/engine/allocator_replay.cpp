@@ -16,7 +16,8 @@ class Clocks {
 
   /// To be called for every op in order.
   void pass(std::size_t op) {
-    while (next_ < timeline_.host.size() && timeline_.host[next_].op.index <= static_cast<std::int32_t>(op)) host_ = timeline_.host[next_++].end;
+    while (next_ < timeline_.host.size() && timeline_.host[next_].op.index <= static_cast<std::int32_t>(op))
+      host_ = timeline_.host[next_++].end;
     const StreamId stream = schedule_.ops[op].stream;
     if (!stream.valid()) return;
     SimTime& passed = passed_[static_cast<std::size_t>(stream.index)];
@@ -59,8 +60,10 @@ class Replayer {
     Clocks clocks(schedule_, timeline_);
     for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
       clocks.pass(i);
-      if (const auto* allocation = std::get_if<Allocate>(&schedule_.ops[i].action)) allocate(allocation->buffer, start + clocks.host());
-      else if (const auto* release = std::get_if<Free>(&schedule_.ops[i].action)) free(*release, start, clocks);
+      if (const auto* allocation = std::get_if<Allocate>(&schedule_.ops[i].action))
+        allocate(allocation->buffer, start + clocks.host());
+      else if (const auto* release = std::get_if<Free>(&schedule_.ops[i].action))
+        free(*release, start, clocks);
     }
   }
 
@@ -85,8 +88,10 @@ class Replayer {
     CachingAllocator::Handle& block = blocks_[static_cast<std::size_t>(release.buffer.index)];
     if (block < 0) return;  // in host memory, or empty
     held_[static_cast<std::size_t>(buffer.category)] -= allocator_.size(block);
-    if (release.also_used_by.valid() && release.also_used_by != buffer.pool) allocator_.free_after(block, start + clocks.passed(release.also_used_by));
-    else allocator_.free(block);
+    if (release.also_used_by.valid() && release.also_used_by != buffer.pool)
+      allocator_.free_after(block, start + clocks.passed(release.also_used_by));
+    else
+      allocator_.free(block);
     block = -1;
   }
 

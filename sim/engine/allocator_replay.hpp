@@ -9,9 +9,9 @@ namespace shardsim {
 
 struct AllocatorReplay {
   AllocatorBytes peak;
-  ByCategory at_peak{};          ///< blocks handed out when `peak.allocated` was reached, by what they are for
+  ByCategory at_peak{};  ///< blocks handed out when `peak.allocated` was reached, by what they are for
   std::int64_t retries = 0;
-  bool out_of_memory = false;    ///< the reserved peak is what would have been needed
+  bool out_of_memory = false;  ///< the reserved peak is what would have been needed
 };
 
 /// Replays `steps` steps one after the other: the second meets a cache that the first has filled, which is where fragmentation shows.

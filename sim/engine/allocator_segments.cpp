@@ -142,8 +142,10 @@ void CachingAllocator::empty_cache() {
   for (Pool& pool : pools_) {
     const std::vector<Cached> cached = pool.free;
     for (const Cached& entry : cached) {
-      if (options_.expandable_segments) unmap(entry.block);
-      else if (at(entry.block).previous < 0 && at(entry.block).next < 0) release_segment(entry.block);
+      if (options_.expandable_segments)
+        unmap(entry.block);
+      else if (at(entry.block).previous < 0 && at(entry.block).next < 0)
+        release_segment(entry.block);
     }
   }
 }

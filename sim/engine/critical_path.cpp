@@ -13,7 +13,8 @@
 namespace shardsim {
 namespace {
 
-using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, boost::property<boost::edge_weight_t, std::int64_t>>;
+using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property,
+                                    boost::property<boost::edge_weight_t, std::int64_t>>;
 using Vertex = boost::graph_traits<Graph>::vertex_descriptor;
 
 struct Ends {
@@ -62,8 +63,7 @@ void StepGraph::add(const RankProgram& program) {
             .collectives = std::vector<std::size_t>(schedule.communicators.size()),
             .device = {}};
   ends_.emplace_back();
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i)
-    ends_.back().push_back(add_op(schedule.ops[i], program.costs[i], schedule, at));
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) ends_.back().push_back(add_op(schedule.ops[i], program.costs[i], schedule, at));
 }
 
 bool is_on_host(const Op& op) {
@@ -94,8 +94,7 @@ Ends StepGraph::add_op(const Op& op, const OpCost& cost, const Schedule& schedul
 /// Returns the end of an op that may begin at `begin`.
 Vertex StepGraph::add_device_op(const Op& op, const OpCost& cost, Vertex begin, const Schedule& schedule, Cursor& at) {
   if (const auto* collective = std::get_if<Communicate>(&op.action)) return join(*collective, cost, begin, schedule, at);
-  if (const auto* wait = std::get_if<Wait>(&op.action))
-    edge(ends_.back()[static_cast<std::size_t>(wait->op.index)].done, begin, SimTime{});
+  if (const auto* wait = std::get_if<Wait>(&op.action)) edge(ends_.back()[static_cast<std::size_t>(wait->op.index)].done, begin, SimTime{});
   const Vertex done = boost::add_vertex(graph_);
   edge(begin, done, cost.device);
   return done;
@@ -133,9 +132,7 @@ CriticalPath StepGraph::longest() const {
   std::vector<Vertex> order;  // sinks first
   try {
     boost::topological_sort(graph_, std::back_inserter(order));
-  } catch (const boost::not_a_dag&) {
-    throw std::logic_error("the programs deadlock: their graph has a cycle");
-  }
+  } catch (const boost::not_a_dag&) { throw std::logic_error("the programs deadlock: their graph has a cycle"); }
   std::vector<std::int64_t> latest(boost::num_vertices(graph_), 0);
   std::vector<Vertex> cause(boost::num_vertices(graph_), start_);
   const auto weight = boost::get(boost::edge_weight, graph_);

@@ -23,18 +23,18 @@ constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
 
 /// Something that takes device time: the head of a stream, or the collective of a meeting.
 struct Activity {
-  bool running = false;            ///< else it waits for its time, or there is none
-  Picoseconds since = 0;           ///< `remaining` is as of this time
-  Picoseconds remaining = 0;       ///< at full speed
+  bool running = false;       ///< else it waits for its time, or there is none
+  Picoseconds since = 0;      ///< `remaining` is as of this time
+  Picoseconds remaining = 0;  ///< at full speed
   double speed = 1;
-  std::size_t flow = 0;            ///< while it runs: its place in the sharing of resources
+  std::size_t flow = 0;  ///< while it runs: its place in the sharing of resources
 };
 
 struct Rank {
   RankQueues queues;
-  std::size_t first_activity = 0;              ///< of stream 0
-  std::vector<std::size_t> meeting_of;         ///< by communicator
-  std::int32_t collectives = 0;                ///< running
+  std::size_t first_activity = 0;       ///< of stream 0
+  std::vector<std::size_t> meeting_of;  ///< by communicator
+  std::int32_t collectives = 0;         ///< running
 };
 
 /// A stream of a rank.
@@ -45,11 +45,11 @@ struct Place {
 /// The queue of one communicator over all programs that have it. One collective at a time.
 struct Meeting {
   std::string name;
-  std::size_t size = 0;                        ///< programs that take part
-  std::vector<Place> present;                  ///< for the collective that gathers or runs
-  std::vector<Place> early;                    ///< streams whose head is a later collective
-  std::int32_t turn = 0;                       ///< collectives done
-  Picoseconds ready = 0, duration = 0;         ///< of the collective that gathers
+  std::size_t size = 0;                 ///< programs that take part
+  std::vector<Place> present;           ///< for the collective that gathers or runs
+  std::vector<Place> early;             ///< streams whose head is a later collective
+  std::int32_t turn = 0;                ///< collectives done
+  Picoseconds ready = 0, duration = 0;  ///< of the collective that gathers
 };
 
 class Replay {
@@ -108,8 +108,10 @@ class Replay {
       const auto s = static_cast<std::size_t>(woken);
       if (!queues.pass_waits(s)) continue;
       const std::int32_t op = queues.head(s);
-      if (queues.issued(op).collective) arrive({r, s}, op);
-      else schedule(ranks_[r].first_activity + s, queues.ready(s), queues.cost(op).device.picoseconds());
+      if (queues.issued(op).collective)
+        arrive({r, s}, op);
+      else
+        schedule(ranks_[r].first_activity + s, queues.ready(s), queues.cost(op).device.picoseconds());
     }
   }
 
@@ -166,8 +168,10 @@ class Replay {
     Rank& rank = ranks_[r];
     rank.queues.open_slice(s, now_);
     const OpCost& cost = rank.queues.cost(rank.queues.head(s));
-    if (uses_shares(cost)) mix_changed_ = true;
-    else if (is_slowed(rank, cost)) set_speed(a, overlap_speed_);
+    if (uses_shares(cost))
+      mix_changed_ = true;
+    else if (is_slowed(rank, cost))
+      set_speed(a, overlap_speed_);
   }
 
   void end_stream(std::size_t a) {
@@ -262,9 +266,9 @@ class Replay {
 
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
-  std::vector<Activity> activities_;      // of the meetings, then of every rank's streams
-  std::vector<Picoseconds> due_;          // by activity: when it starts or ends; apart from the rest because every event scans it
-  std::vector<Place> places_;             // by activity; nothing for meetings
+  std::vector<Activity> activities_;  // of the meetings, then of every rank's streams
+  std::vector<Picoseconds> due_;      // by activity: when it starts or ends; apart from the rest because every event scans it
+  std::vector<Place> places_;         // by activity; nothing for meetings
   std::vector<Place> leaving_, early_;
   FairShare shares_;
   double overlap_speed_;

@@ -7,7 +7,7 @@
 namespace shardsim {
 namespace {
 
-constexpr double slack = 1e-6;          // shares are floats: 0.1f ten times is a little more than 1
+constexpr double slack = 1e-6;  // shares are floats: 0.1f ten times is a little more than 1
 constexpr double resolution = 0x1p32;
 
 double quantized(double speed) { return std::round(speed * resolution) / resolution; }

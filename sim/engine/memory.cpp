@@ -28,8 +28,10 @@ class MemoryFold {
       const Op& op = schedule_.ops[i];
       const OpId id{static_cast<std::int32_t>(i)};
       if (op.phase == Phase::step && !std::exchange(stepped, true)) note_persistent();
-      if (const auto* allocation = std::get_if<Allocate>(&op.action)) apply(id, schedule_.at(allocation->buffer), 1);
-      else if (const auto* release = std::get_if<Free>(&op.action)) apply(id, schedule_.at(release->buffer), -1);
+      if (const auto* allocation = std::get_if<Allocate>(&op.action))
+        apply(id, schedule_.at(allocation->buffer), 1);
+      else if (const auto* release = std::get_if<Free>(&op.action))
+        apply(id, schedule_.at(release->buffer), -1);
     }
     if (!stepped) note_persistent();
     memory_.resident = total_;

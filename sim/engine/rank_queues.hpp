@@ -43,9 +43,7 @@ class RankQueues {
   [[nodiscard]] const Issued& issued(std::int32_t op) const { return ops_[static_cast<std::size_t>(op)]; }
   [[nodiscard]] const OpCost& cost(std::int32_t op) const { return costs_[static_cast<std::size_t>(op)]; }
   /// When the host and the stream would let the head begin.
-  [[nodiscard]] Picoseconds ready(std::size_t stream) const {
-    return std::max(queues_[stream].free_at, issued(queues_[stream].head).at);
-  }
+  [[nodiscard]] Picoseconds ready(std::size_t stream) const { return std::max(queues_[stream].free_at, issued(queues_[stream].head).at); }
   /// Passes the waits at the head of a stream. Returns whether something that runs comes next; the stream wakes when that changes.
   [[nodiscard]] bool pass_waits(std::size_t stream);
   /// The head of the stream, which ran until `time`, is done.
@@ -64,8 +62,8 @@ class RankQueues {
   struct Queue {
     std::int32_t head = -1, tail = -1;
     Picoseconds free_at = 0;
-    std::size_t slice = 0;           ///< of the running head
-    std::int16_t next_waiter = -1;   ///< the next stream that waits for the same op
+    std::size_t slice = 0;          ///< of the running head
+    std::int16_t next_waiter = -1;  ///< the next stream that waits for the same op
   };
 
   void advance_host();
@@ -90,13 +88,13 @@ class RankQueues {
   const Schedule& schedule_;
   std::span<const OpCost> costs_;
   std::vector<Issued> ops_;
-  std::vector<Queue> queues_;                    // by stream
-  std::vector<std::int32_t> issued_on_;          // by communicator: collectives issued so far
-  std::vector<std::int32_t> woken_;              // streams that may be able to go on
-  std::size_t counter_ = 0;                      // the next op of the program
+  std::vector<Queue> queues_;            // by stream
+  std::vector<std::int32_t> issued_on_;  // by communicator: collectives issued so far
+  std::vector<std::int32_t> woken_;      // streams that may be able to go on
+  std::size_t counter_ = 0;              // the next op of the program
   bool host_may_go_on_ = true;
-  Picoseconds clock_ = 0;                        // of the host
-  std::size_t issued_ = 0, done_ = 0;            // ops that take a place in time
+  Picoseconds clock_ = 0;              // of the host
+  std::size_t issued_ = 0, done_ = 0;  // ops that take a place in time
   Picoseconds last_done_ = 0;
   Timeline timeline_;
 };

@@ -30,8 +30,8 @@ void add_cost_models(const Schedule& schedule, const CostModel& costs, Simulatio
     const auto key = std::pair(row.group, row.collective);
     if (!timed.extrapolated || row.control || std::find(warned.begin(), warned.end(), key) != warned.end()) continue;
     warned.push_back(key);
-    result.warnings.push_back(fmt::format("{} over group {}: its time is extrapolated beyond what was measured ({})", name_of(row.collective),
-                                          row.group, timed.model));
+    result.warnings.push_back(fmt::format("{} over group {}: its time is extrapolated beyond what was measured ({})",
+                                          name_of(row.collective), row.group, timed.model));
   }
 }
 
@@ -78,7 +78,8 @@ void add_memory(const Schedule& schedule, const Profile& profile, const Detail& 
 void add_memory_warnings(const Cluster& cluster, SimulationResult& result) {
   const Memory& memory = result.memory;
   if (!memory.fits)
-    result.warnings.push_back(fmt::format("does not fit: {} of device memory needed, {} there", to_text(memory.device_peak), to_text(memory.capacity)));
+    result.warnings.push_back(
+        fmt::format("does not fit: {} of device memory needed, {} there", to_text(memory.device_peak), to_text(memory.capacity)));
   const Bytes pinned = memory.host_pinned * cluster.gpus_per_node;
   if (cluster.profile.node.host_memory > Bytes{} && pinned > cluster.profile.node.host_memory)
     result.warnings.push_back(fmt::format("does not fit: {} of pinned host memory a node needed, {} there", to_text(pinned),
@@ -91,8 +92,10 @@ Flops hardware_flops(const Schedule& schedule) {
     if (work.valid()) sum += schedule.at(work).flops();
   };
   for (const Op& op : schedule.ops) {
-    if (const auto* compute = std::get_if<Compute>(&op.action)) add(compute->work);
-    else if (const auto* update = std::get_if<Update>(&op.action)) add(update->work);
+    if (const auto* compute = std::get_if<Compute>(&op.action))
+      add(compute->work);
+    else if (const auto* update = std::get_if<Update>(&op.action))
+      add(update->work);
   }
   return sum;
 }

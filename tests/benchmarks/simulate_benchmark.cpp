@@ -109,7 +109,8 @@ BENCHMARK(simulate_a_step)->Unit(benchmark::kMicrosecond);
 /// Programs that meet at every collective, as for stragglers.
 void replay_several_ranks(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
-  const std::vector<RankProgram> programs(static_cast<std::size_t>(state.range(0)), {.schedule = &schedule, .costs = llama().costs.costs(schedule)});
+  const std::vector<RankProgram> programs(static_cast<std::size_t>(state.range(0)),
+                                          {.schedule = &schedule, .costs = llama().costs.costs(schedule)});
   for (auto _ : state) benchmark::DoNotOptimize(simulate(programs, {.overlap_slowdown = 0.15}));
 }
 BENCHMARK(replay_several_ranks)->Arg(2)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);

@@ -29,13 +29,11 @@ struct OneGather {
     schedule.library = "a library";
     schedule.world_size = 4;
     held = builder.buffer({.label = {"shard", unit}, .category = Category::parameters, .persistent = true, .elements = Elements{10}});
-    full = builder.allocate({.label = {"all_gather_output", unit},
-                             .category = Category::communication_buffers,
-                             .pool = gather,
-                             .elements = Elements{40}});
-    gathered = builder.communicate({"FSDP::all_gather", unit}, gather,
-                                   {.kind = Collective::all_gather, .communicator = shard, .payload = Elements{40}, .source = held,
-                                    .target = full});
+    full = builder.allocate(
+        {.label = {"all_gather_output", unit}, .category = Category::communication_buffers, .pool = gather, .elements = Elements{40}});
+    gathered = builder.communicate(
+        {"FSDP::all_gather", unit}, gather,
+        {.kind = Collective::all_gather, .communicator = shard, .payload = Elements{40}, .source = held, .target = full});
     builder.wait_stream(ScheduleBuilder::compute_stream(), gather);
     const WorkId work = builder.work({.products = {{.m = 2, .n = 3, .k = 4}}, .attention = {}, .memory = Bytes{64}, .kernels = 2});
     builder.compute({"forward", unit}, work, Pass::forward, {.layer = 0, .first = 0, .last = 3});

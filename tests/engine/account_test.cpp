@@ -14,9 +14,9 @@ struct World {
 
   void send(CommunicatorId communicator, Collective kind, std::int64_t elements, DType dtype = DType::bf16, std::int32_t root = 0,
             bool control = false) {
-    builder.communicate({"send", {}}, ScheduleBuilder::compute_stream(),
-                        {.kind = kind, .communicator = communicator, .dtype = dtype, .control = control, .root = root,
-                         .payload = Elements{elements}});
+    builder.communicate(
+        {"send", {}}, ScheduleBuilder::compute_stream(),
+        {.kind = kind, .communicator = communicator, .dtype = dtype, .control = control, .root = root, .payload = Elements{elements}});
   }
   [[nodiscard]] Traffic traffic(std::int64_t psi) { return account(builder.schedule(), Elements{psi}); }
 };
@@ -26,10 +26,10 @@ Bytes of(const Traffic& traffic, Collective c) { return traffic.sent_per_rank[st
 TEST(Account, RingCollectives) {
   World w(8);
   const CommunicatorId shard = w.builder.communicator("shard", "shard", 8);
-  w.send(shard, Collective::all_gather, 800);              // 1600 B: 7/8 = 1400
+  w.send(shard, Collective::all_gather, 800);  // 1600 B: 7/8 = 1400
   w.send(shard, Collective::all_gather, 800);
   w.send(shard, Collective::reduce_scatter, 800, DType::fp32);  // 3200 B: 2800
-  w.send(shard, Collective::all_reduce, 80);               // 160 B: 2 * 140
+  w.send(shard, Collective::all_reduce, 80);                    // 160 B: 2 * 140
   const Traffic t = w.traffic(800);
   EXPECT_EQ(of(t, Collective::all_gather), Bytes{2800});
   EXPECT_EQ(of(t, Collective::reduce_scatter), Bytes{2800});
@@ -46,9 +46,9 @@ TEST(Account, OneRowForCallsAlike) {
   const CommunicatorId shard = w.builder.communicator("gather", "shard", 8), other = w.builder.communicator("reduce", "shard", 8);
   w.send(shard, Collective::reduce_scatter, 8);
   w.send(shard, Collective::all_gather, 8);
-  w.send(other, Collective::all_gather, 8);                // another communicator, the same group
+  w.send(other, Collective::all_gather, 8);  // another communicator, the same group
   w.send(shard, Collective::all_gather, 16);
-  w.send(shard, Collective::all_gather, 8, DType::fp32);   // as many bytes as the one before, another dtype
+  w.send(shard, Collective::all_gather, 8, DType::fp32);  // as many bytes as the one before, another dtype
   const Traffic t = w.traffic(8);
   ASSERT_EQ(t.by_group.size(), 4u);
   EXPECT_EQ(t.by_group[0].payload, Bytes{32});
@@ -88,7 +88,7 @@ TEST(Account, GroupsOfOneSendNothing) {
 
 TEST(Account, TwoLevels) {
   World w(32);
-  w.send(w.builder.communicator("shard", "shard", 8), Collective::reduce_scatter, 1024, DType::fp32);      // 4096 * 7/8 = 3584
+  w.send(w.builder.communicator("shard", "shard", 8), Collective::reduce_scatter, 1024, DType::fp32);        // 4096 * 7/8 = 3584
   w.send(w.builder.communicator("replicate", "replicate", 4, 8), Collective::all_reduce, 128, DType::fp32);  // 512 * 2 * 3/4 = 768
   const Traffic t = w.traffic(1024);
   EXPECT_EQ(t.total, Bytes{4352});
@@ -101,9 +101,9 @@ TEST(Account, TailOfABroadcastSendsNothing) {
   w.send(all, Collective::broadcast, 50, DType::bf16, 1);  // 100 B; rank 0 is the tail
   w.send(all, Collective::broadcast, 5, DType::bf16, 0);   // 10 B; rank 3 is the tail
   const Traffic t = w.traffic(50);
-  EXPECT_EQ(t.total, Bytes{110});        // ranks 1 and 2
+  EXPECT_EQ(t.total, Bytes{110});  // ranks 1 and 2
   EXPECT_EQ(t.by_rank_max, Bytes{110});
-  EXPECT_EQ(t.by_rank_min, Bytes{10});   // rank 0
+  EXPECT_EQ(t.by_rank_min, Bytes{10});     // rank 0
   EXPECT_DOUBLE_EQ(t.by_rank_mean, 82.5);  // (10 + 110 + 110 + 100) / 4
   EXPECT_EQ(t.by_group[0].algorithm, "chain");
   EXPECT_EQ(t.by_group[0].sent_per_rank, Bytes{100});

@@ -3,10 +3,10 @@
 #include "sim/engine/allocator.hpp"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <array>
 #include <map>
-#include <rapidcheck/gtest.h>
 
 #include "hand_made.hpp"
 #include "sim/engine/allocator_replay.hpp"
@@ -38,9 +38,9 @@ TEST(Allocator, SmallRequestsShareSegmentsOfTwo) {
   EXPECT_EQ(p.allocator.size(one), Bytes{512});
   EXPECT_EQ(p.allocator.size(two), Bytes{1024});
   EXPECT_EQ(p.reserved(), 2);
-  p.take(1);                       // the largest small one
+  p.take(1);  // the largest small one
   EXPECT_EQ(p.reserved(), 2);
-  p.take(1);                       // 1 MiB less 1.5 KiB are left
+  p.take(1);  // 1 MiB less 1.5 KiB are left
   EXPECT_EQ(p.reserved(), 4);
 }
 
@@ -55,11 +55,11 @@ TEST(Allocator, RequestsBelowTenShareSegmentsOfTwenty) {
 
 TEST(Allocator, RequestsFromTenOnGetSegmentsOfTheirSize) {
   Pools p;
-  EXPECT_EQ(p.size(p.take(10.5)), 10.5);   // 12 reserved, a rest of 1.5 split off
+  EXPECT_EQ(p.size(p.take(10.5)), 10.5);  // 12 reserved, a rest of 1.5 split off
   EXPECT_EQ(p.reserved(), 12);
-  EXPECT_EQ(p.size(p.take(11.5)), 12);     // a rest of 0.5 is not
+  EXPECT_EQ(p.size(p.take(11.5)), 12);  // a rest of 0.5 is not
   EXPECT_EQ(p.reserved(), 24);
-  EXPECT_EQ(p.size(p.take(1.25)), 1.5);    // from the rest of the first
+  EXPECT_EQ(p.size(p.take(1.25)), 1.5);  // from the rest of the first
   EXPECT_EQ(p.reserved(), 24);
 }
 
@@ -81,12 +81,12 @@ TEST(Allocator, FragmentsWhereFreeBlocksAreNotNeighbours) {
   const Handle a = p.take(6), b = p.take(6), c = p.take(6);  // and 2 left over in the segment of 20
   EXPECT_EQ(p.reserved(), 20);
   p.allocator.free(a);
-  p.allocator.free(c);                                       // merges with the 2 behind it
+  p.allocator.free(c);  // merges with the 2 behind it
   EXPECT_EQ(p.size(p.take(8)), 8);
   EXPECT_EQ(p.reserved(), 20);
-  p.take(7);                                                 // 6 are free
+  p.take(7);  // 6 are free
   EXPECT_EQ(p.reserved(), 40);
-  p.allocator.free(b);                                       // 6 and 6 merge
+  p.allocator.free(b);  // 6 and 6 merge
   EXPECT_EQ(p.size(p.take(11.5)), 12);
   EXPECT_EQ(p.reserved(), 40);
 }
@@ -141,10 +141,10 @@ TEST(Allocator, SegmentsInUseCannotGoBack) {
   Pools p({.capacity = mebibytes(50), .max_split_size = {}});
   const Handle large = p.take(30);
   p.allocator.free(large);
-  p.take(4);                     // sits in the segment of 30
+  p.take(4);  // sits in the segment of 30
   p.take(28, side_stream);
   EXPECT_TRUE(p.allocator.out_of_memory());
-  EXPECT_EQ(p.reserved(), 58);   // what would have been needed
+  EXPECT_EQ(p.reserved(), 58);  // what would have been needed
 }
 
 TEST(Allocator, OversizeBlocksAreNeitherSplitNorGivenToSmallRequests) {
@@ -155,7 +155,7 @@ TEST(Allocator, OversizeBlocksAreNeitherSplitNorGivenToSmallRequests) {
   const Handle near = p.take(190);
   EXPECT_EQ(p.size(near), 200);
   p.allocator.free(near);
-  p.take(150);                          // more than 20 below 200; the cached 200 goes back first
+  p.take(150);  // more than 20 below 200; the cached 200 goes back first
   EXPECT_EQ(p.reserved(), 200);
   EXPECT_EQ(p.allocator.retries(), 0);
 }
@@ -177,10 +177,10 @@ TEST(Allocator, ExpandableSegmentsGiveBackPagesInTheMiddle) {
   Pools p({.capacity = mebibytes(100), .max_split_size = {}, .expandable_segments = true});
   const Handle a = p.take(30), b = p.take(30), c = p.take(30);
   EXPECT_EQ(p.reserved(), 100);
-  p.allocator.free(b);            // from 30 to 60: the page from 40 to 60 is wholly free, and the rest behind 90 is not a page
+  p.allocator.free(b);  // from 30 to 60: the page from 40 to 60 is wholly free, and the rest behind 90 is not a page
   p.take(15, side_stream);
   EXPECT_EQ(p.allocator.retries(), 1);
-  EXPECT_EQ(p.reserved(), 100);   // 80 + 20
+  EXPECT_EQ(p.reserved(), 100);  // 80 + 20
   EXPECT_FALSE(p.allocator.out_of_memory());
   p.allocator.free(a);
   p.allocator.free(c);
@@ -236,8 +236,10 @@ RC_GTEST_PROP(Allocator, BlocksNeverOverlapAndAllocatedIsAtMostActiveIsAtMostRes
       RC_ASSERT(allocator.size(live.back()) >= size);
     } else {
       const auto block = live.begin() + call.which % static_cast<int>(live.size());
-      if (call.kind == 3) allocator.free(*block);
-      else allocator.free_after(*block, ticks(now + call.delay));
+      if (call.kind == 3)
+        allocator.free(*block);
+      else
+        allocator.free_after(*block, ticks(now + call.delay));
       live.erase(block);
     }
     RC_ASSERT(allocator.now().allocated <= allocator.now().active);

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <array>
-#include <rapidcheck/gtest.h>
 
 #include "hand_made.hpp"
 
@@ -71,15 +71,29 @@ void write(HandMade& h, const std::vector<Move>& program, int scale) {
   for (const Move& m : program) {
     const StreamId stream = streams[static_cast<std::size_t>(m.stream)];
     switch (m.kind) {
-      case 0: h.builder.host_wait({"limit", {}}, earlier(h.builder.schedule(), m.target)); break;
-      case 1: h.builder.synchronize({"synchronize", {}}); break;
+      case 0:
+        h.builder.host_wait({"limit", {}}, earlier(h.builder.schedule(), m.target));
+        break;
+      case 1:
+        h.builder.synchronize({"synchronize", {}});
+        break;
       case 2:
-      case 3: h.builder.wait(stream, earlier(h.builder.schedule(), m.target)); break;
+      case 3:
+        h.builder.wait(stream, earlier(h.builder.schedule(), m.target));
+        break;
       case 4:
-      case 5: h.collective(stream, communicators[static_cast<std::size_t>(m.target % 2)], "collective", m.device, m.host); break;
-      case 6: h.update(stream, "update", m.device, m.host, m.target % 2 == 0); break;
-      case 7: h.compute("compute", m.device * scale, m.host); break;
-      default: h.copy(stream, "copy", m.device * scale, m.host * scale); break;
+      case 5:
+        h.collective(stream, communicators[static_cast<std::size_t>(m.target % 2)], "collective", m.device, m.host);
+        break;
+      case 6:
+        h.update(stream, "update", m.device, m.host, m.target % 2 == 0);
+        break;
+      case 7:
+        h.compute("compute", m.device * scale, m.host);
+        break;
+      default:
+        h.copy(stream, "copy", m.device * scale, m.host * scale);
+        break;
     }
   }
 }

@@ -67,7 +67,7 @@ TEST(Engine, WaitingForAStreamIncludesWhatThatStreamWaitsFor) {
   HandMade h;
   const StreamId side = h.builder.stream("side"), third = h.builder.stream("third");
   const OpId a = h.compute("a", 10);
-  h.builder.wait(side, a);                // the last thing issued to `side`
+  h.builder.wait(side, a);  // the last thing issued to `side`
   h.builder.wait_stream(third, side);
   const OpId c = h.copy(third, "c", 1);
   EXPECT_EQ(ran(h.replay(), c), (Ran{10, 11}));
@@ -82,7 +82,7 @@ TEST(Engine, HostWaitStopsTheHostAndNotTheStreams) {
   const Timeline t = h.replay();
   EXPECT_EQ(ran(t, b), (Ran{10, 20}));
   EXPECT_EQ(ran(t, c), (Ran{10, 13}));  // `side` was free at 0, the host was not
-  ASSERT_EQ(t.host.size(), 1u);  // the others cost the host nothing
+  ASSERT_EQ(t.host.size(), 1u);         // the others cost the host nothing
   EXPECT_EQ(t.host[0].begin, ticks(0));
   EXPECT_EQ(t.host[0].end, ticks(10));
 }
@@ -141,8 +141,8 @@ TEST(Engine, EqualTransfersShareALink) {
   const OpId a = h.collective(gather, h.builder.communicator("gather", "shard", 8), "a", 10, 0, 1);
   const OpId b = h.collective(reduce, h.builder.communicator("reduce", "shard", 8), "b", 6, 0, 1);
   const Timeline t = h.replay();
-  EXPECT_EQ(ran(t, b), (Ran{0, 12}));   // half speed
-  EXPECT_EQ(ran(t, a), (Ran{0, 16}));   // half speed until 12 (6 done), then alone
+  EXPECT_EQ(ran(t, b), (Ran{0, 12}));  // half speed
+  EXPECT_EQ(ran(t, a), (Ran{0, 16}));  // half speed until 12 (6 done), then alone
 }
 
 TEST(Engine, TransfersThatFitTogetherDoNotSlowEachOther) {
@@ -170,7 +170,7 @@ TEST(Engine, ComputeIsSlowedWhileACollectiveRuns) {
 TEST(Engine, ProgramsMeetAtCollectives) {
   HandMade fast, slow;
   std::array<OpId, 2> compute{}, gathered{}, after{};
-  for (int i = 0; HandMade* h : {&fast, &slow}) {
+  for (int i = 0; HandMade * h : {&fast, &slow}) {
     const StreamId gather = h->builder.stream("gather");
     const CommunicatorId shard = h->builder.communicator("shard", "shard", 8);
     compute[i] = h->compute("compute", i == 0 ? 10 : 14);
@@ -210,8 +210,9 @@ TEST(Engine, ReportsDeadlock) {
     (void)simulate(programs, {});
     FAIL() << "no deadlock found";
   } catch (const std::logic_error& error) {
-    EXPECT_STREQ(error.what(),
-                 "the programs deadlock; program 0: host done, stream default at op 0 on_x; program 1: host done, stream default at op 0 on_y");
+    EXPECT_STREQ(
+        error.what(),
+        "the programs deadlock; program 0: host done, stream default at op 0 on_x; program 1: host done, stream default at op 0 on_y");
   }
 }
 

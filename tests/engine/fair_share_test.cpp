@@ -2,7 +2,6 @@
 #include "sim/engine/fair_share.hpp"
 
 #include <gtest/gtest.h>
-
 #include <rapidcheck/gtest.h>
 
 namespace shardsim {
@@ -74,7 +73,8 @@ RC_GTEST_PROP(FairShare, FillsNoResourceBeyondItsCapacityAndHoldsNobodyBackWitho
     bool held = shares.speed(i) == 1;
     for (std::size_t r = 0; r < 3; ++r) {  // held by a full resource on which nobody is faster
       bool fastest = true;
-      for (std::size_t k = 0; k < demands.size(); ++k) fastest = fastest && (demands[k][r] == 0 || shares.speed(k) <= shares.speed(i) + 1e-5);
+      for (std::size_t k = 0; k < demands.size(); ++k)
+        fastest = fastest && (demands[k][r] == 0 || shares.speed(k) <= shares.speed(i) + 1e-5);
       held = held || (demands[i][r] > 0 && load[r] > 1 - 1e-5 && fastest);
     }
     RC_ASSERT(held);

@@ -12,8 +12,8 @@ namespace {
 
 struct Variant {
   std::int64_t all_gather, reduce_scatter;
-  std::size_t retained = 1;           ///< reduce_scatter_max_input_buffers
-  bool separate = false;              ///< set_separate_reduce_scatter_group
+  std::size_t retained = 1;  ///< reduce_scatter_max_input_buffers
+  bool separate = false;     ///< set_separate_reduce_scatter_group
   std::int64_t forward_end, step_end;
 };
 
@@ -28,8 +28,7 @@ struct ThreeBlocks {
   OpId last_forward;
   std::vector<OpId> retained;
 
-  explicit ThreeBlocks(const Variant& v)
-      : reduce_group(v.separate ? h.builder.communicator("reduce", "shard", 8) : shard), variant(v) {
+  explicit ThreeBlocks(const Variant& v) : reduce_group(v.separate ? h.builder.communicator("reduce", "shard", 8) : shard), variant(v) {
     for (std::size_t j = 0; j < 3; ++j) forward(j);
     hold_gathers(copy_out_forward[2]);
     gather_backward[2] = unshard("ag_b");

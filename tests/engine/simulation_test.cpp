@@ -26,7 +26,8 @@ Cluster plain_cluster() {
   gpu.kernel_launch = gpu.collective_launch = gpu.device_kernel_gap = Seconds{};
   gpu.overlap_slowdown = 0;
   gpu.host_link = ByteRate{10e9};
-  cluster.profile.node = {.gpus = 8, .ring_bandwidth = ByteRate{100e9}, .intra_latency = {}, .host_memory = {}, .host_memory_bandwidth = {}};
+  cluster.profile.node = {
+      .gpus = 8, .ring_bandwidth = ByteRate{100e9}, .intra_latency = {}, .host_memory = {}, .host_memory_bandwidth = {}};
   return cluster;
 }
 
@@ -41,13 +42,16 @@ std::shared_ptr<const Schedule> plain_schedule(std::int64_t memory_ms, std::int3
   const CommunicatorId shard = b.communicator("shard", "shard", 8);
   b.communicator("alone", "alone", 1);
   b.buffer({.label = {"weights", {}}, .category = Category::parameters, .persistent = true, .elements = Elements{50'000'000}});
-  const WorkId work = b.work({.products = {{1000, 1000, 50'000}}, .attention = {}, .memory = Bytes{memory_ms * 1'000'000'000 - 900'000'000}, .kernels = kernels});
+  const WorkId work = b.work(
+      {.products = {{1000, 1000, 50'000}}, .attention = {}, .memory = Bytes{memory_ms * 1'000'000'000 - 900'000'000}, .kernels = kernels});
   const WorkId step = b.work({.products = {}, .attention = {}, .memory = Bytes{1'000'000'000}, .kernels = 1});
   b.phase(Phase::backward);
-  const BufferId gradient = b.allocate({.label = {"gradient", {}}, .category = Category::unsharded_gradients, .elements = Elements{400'000'000}});
+  const BufferId gradient =
+      b.allocate({.label = {"gradient", {}}, .category = Category::unsharded_gradients, .elements = Elements{400'000'000}});
   b.compute({"backward", {}}, work, Pass::backward, {});
   b.wait_stream(side, ScheduleBuilder::compute_stream());
-  b.communicate({"reduce", {}}, side, {.kind = Collective::reduce_scatter, .communicator = shard, .payload = Elements{400'000'000}, .source = gradient});
+  b.communicate({"reduce", {}}, side,
+                {.kind = Collective::reduce_scatter, .communicator = shard, .payload = Elements{400'000'000}, .source = gradient});
   b.compute({"backward", {}}, work, Pass::backward, {});
   b.wait_stream(ScheduleBuilder::compute_stream(), side);
   b.free(gradient);
@@ -67,7 +71,8 @@ JobFacts facts() {
           .textbook_bytes = Bytes{123}};
 }
 
-// Each backward: 2 * 1000 * 1000 * 50,000 FLOPs = 1 ms on the tensor cores (the 0.1 of HBM for its operands is hidden), and its memory-bound kernels.
+// Each backward: 2 * 1000 * 1000 * 50,000 FLOPs = 1 ms on the tensor cores (the 0.1 of HBM for its operands is hidden), and its
+// memory-bound kernels.
 TEST(Simulation, TimeOfTheStepAddsUp) {
   const SimulationResult r = run_simulation(plain_schedule(3), CostModel(plain_cluster()), facts(), {.timeline = true});
   const double backward = r.timeline.slices.front().end.seconds().base();

@@ -72,8 +72,7 @@ inline std::ostream& operator<<(std::ostream& out, const Ran& ran) { return out 
 
 [[nodiscard]] inline Ran ran(const Timeline& timeline, OpId op) {
   for (const Slice& slice : timeline.slices)
-    if (slice.op == op)
-      return {static_cast<double>(slice.begin.picoseconds()) / tick, static_cast<double>(slice.end.picoseconds()) / tick};
+    if (slice.op == op) return {static_cast<double>(slice.begin.picoseconds()) / tick, static_cast<double>(slice.end.picoseconds()) / tick};
   return {};
 }
 
