@@ -19,6 +19,7 @@ const Command& program() {
           check_command(),
           formula_command(),
           list_command(),
+          generate_command(),
       },
   };
   return root;

@@ -14,6 +14,7 @@ namespace shardsim {
 [[nodiscard]] Command check_command();
 [[nodiscard]] Command formula_command();
 [[nodiscard]] Command list_command();
+[[nodiscard]] Command generate_command();
 [[nodiscard]] Command plan_command();
 [[nodiscard]] Command sweep_command();
 

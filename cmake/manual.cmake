@@ -1,0 +1,15 @@
+# Man page and shell completion, printed by the program itself from its table of commands.
+function(shardsim_generate what file destination)
+  set(output ${CMAKE_BINARY_DIR}/manual/${what}/${file})
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/manual/${what})
+  add_custom_command(OUTPUT ${output} COMMAND shardsim generate ${what} > ${output} DEPENDS shardsim VERBATIM)
+  set_property(GLOBAL APPEND PROPERTY SHARDSIM_MANUAL ${output})
+  install(FILES ${output} DESTINATION ${destination})
+endfunction()
+
+shardsim_generate(man shardsim.1 ${CMAKE_INSTALL_MANDIR}/man1)
+shardsim_generate(bash shardsim ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+shardsim_generate(zsh _shardsim ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+shardsim_generate(fish shardsim.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+get_property(manual GLOBAL PROPERTY SHARDSIM_MANUAL)
+add_custom_target(manual ALL DEPENDS ${manual})
