@@ -293,7 +293,7 @@ TEST_P(ImportPublicFiles, AllThatAreDataBecomeScenarios) {
 INSTANTIATE_TEST_SUITE_P(Inputs, ImportPublicFiles,
                          testing::Values(std::pair<std::string, std::string>("deepspeed", "ds_config"),
                                          std::pair<std::string, std::string>("accelerate", "accelerate_yaml")),
-                         [](const auto& info) { return info.param.first; });
+                         [](const testing::TestParamInfo<std::pair<std::string, std::string>>& tool) { return tool.param.first; });
 
 }  // namespace
 }  // namespace shardsim
