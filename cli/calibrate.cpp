@@ -8,8 +8,11 @@
 
 #include "calibrate/collective_samples.hpp"
 #include "calibrate/gpu.hpp"
+#include "calibrate/gpu_tables.hpp"
+#include "calibrate/kineto.hpp"
 #include "calibrate/local.hpp"
 #include "calibrate/nccl_tests.hpp"
+#include "calibrate/topo.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
 #include "cli/simulation_job.hpp"
@@ -78,29 +81,82 @@ NcclTestsFacts facts_given(const Arguments& arguments) {
   return facts;
 }
 
-/// Problems of all files at once; whatever is wrong with one file, nothing is written.
-ExitCode import_nccl_tests(const Arguments& arguments) {
-  CollectiveSamples samples;
+std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+/// Reads every file with `read` and hands each result on; problems of all files are told at once, and then nothing is written.
+template <class Read, class Use>
+void read_files(const Arguments& arguments, const Read& read, const Use& use) {
   Problems problems;
   for (const std::string& file : arguments.texts("FILE")) {
-    const auto source = read_source(file);
-    const auto log = source ? read_nccl_tests(*source, facts_given(arguments)) : Result<NcclTestsLog>(tl::unexpected(source.error()));
-    if (!log) {
-      problems.append(log.error());
+    const auto source = read_source(file, {.bytes = std::size_t{256} << 20});
+    if (!source) {
+      problems.append(source.error());
       continue;
     }
-    for (const Warning& warning : log->warnings) log_warning(to_text(warning));
-    samples.add(*log, std::filesystem::path(file).filename().string());
+    if (auto result = read(*source)) use(*result, file_name(file));
+    else problems.append(result.error());
   }
   if (!problems.empty()) throw InputError(std::move(problems));
-  Profile profile = with_fits(base_profile(arguments, Completeness::part), samples.fits());
+}
+
+/// The base with the imported part; without a base, what the machine is stays open.
+ExitCode write_part(const Arguments& arguments, Profile profile) {
   if (profile.gpu.name.empty())
-    log_warning("the profile holds collectives only; --base clusters/h100-sxm.yaml, say, adds the machine they were measured on");
+    log_warning("the profile holds only what was imported; --base clusters/h100-sxm.yaml, say, adds the rest of the machine");
   if (profile.name.empty()) profile.name = std::filesystem::path(arguments.texts("FILE").front()).stem().string();
   return write_profile(arguments, std::move(profile));
 }
 
-ExitCode run_import(const Arguments& arguments) { return import_nccl_tests(arguments); }
+ExitCode import_nccl_tests(const Arguments& arguments) {
+  CollectiveSamples samples;
+  read_files(arguments, [&](const Source& source) { return read_nccl_tests(source, facts_given(arguments)); },
+             [&](const NcclTestsLog& log, const std::string& file) {
+               for (const Warning& warning : log.warnings) log_warning(to_text(warning));
+               samples.add(log, file);
+             });
+  return write_part(arguments, with_fits(base_profile(arguments, Completeness::part), samples.fits()));
+}
+
+ExitCode import_kineto(const Arguments& arguments) {
+  Profile profile = base_profile(arguments, Completeness::part);
+  GemmPoints products;
+  std::vector<CollectiveFit> fits;
+  read_files(arguments, [](const Source& source) { return read_kineto(source); },
+             [&](const KinetoTrace& trace, const std::string& file) {
+               for (const Warning& warning : trace.warnings) log_warning(to_text(warning));
+               log_info(fmt::format("{}: {} compute kernels, {:.3f} s in all", file, trace.kernels, trace.kernel_time.base()));
+               products.insert(products.end(), trace.products.begin(), trace.products.end());
+               for (const CollectiveFit& fit : samples_of(trace, file).fits()) fits.push_back(fit);
+             });
+  profile = with_fits(std::move(profile), fits);
+  if (products.size() >= 3 && !profile.gpu.peak.empty()) profile = with_products(std::move(profile), products, 200, file_name(arguments.texts("FILE").front()));
+  return write_part(arguments, std::move(profile));
+}
+
+ExitCode import_topology(const Arguments& arguments) {
+  Profile profile = base_profile(arguments, Completeness::part);
+  read_files(arguments, read_topology,
+             [&](const NodeTopology& topology, const std::string& file) { profile = with_topology(std::move(profile), topology, file); });
+  return write_part(arguments, std::move(profile));
+}
+
+ExitCode import_products(const Arguments& arguments) {
+  Profile profile = base_profile(arguments, Completeness::whole);
+  if (profile.gpu.peak.empty()) throw InputError("--base is missing: efficiencies are shares of a GPU's peak");
+  const std::int64_t rows = arguments.integer("--rows", 1024, 1, 1 << 30);
+  const auto keep = static_cast<std::size_t>(arguments.integer("--keep", 0, 0, 5000));
+  read_files(arguments, [&](const Source& source) { return read_products(source, rows); },
+             [&](const GemmPoints& points, const std::string& file) { profile = with_products(std::move(profile), points, keep, file); });
+  return write_part(arguments, std::move(profile));
+}
+
+ExitCode run_import(const Arguments& arguments) {
+  const std::string format = arguments.text("FORMAT");
+  if (format == "kineto") return import_kineto(arguments);
+  if (format == "topo") return import_topology(arguments);
+  if (format == "products") return import_products(arguments);
+  return import_nccl_tests(arguments);
+}
 
 ExitCode run_show(const Arguments& arguments) {
   const Source source = value_or_throw(read_source(arguments.text("PROFILE")));
@@ -129,14 +185,17 @@ Command local_command() {
 }
 
 Command import_logs_command() {
-  return {.name = "import", .summary = "fit collectives to logs of nccl-tests and rccl-tests",
-          .details = "Every column layout and the JSON of newer versions. Only sizes and times are believed; bandwidths are recomputed.",
-          .arguments = {{.name = "FORMAT", .help = "what wrote the files", .required = true, .words = {"nccl-tests"}},
-                        {.name = "FILE", .help = "logs; runs of the same collective and ranks are repetitions", .required = true, .many = true},
+  return {.name = "import", .summary = "turn logs, traces and tables into a profile",
+          .details = "nccl-tests: logs of nccl-tests and rccl-tests, every column layout and JSON; only sizes and times are believed. "
+                     "kineto: traces of the PyTorch profiler. topo: nvidia-smi topo -m. products: CSV with m,n,k,time_us.",
+          .arguments = {{.name = "FORMAT", .help = "what wrote the files", .required = true, .words = {"nccl-tests", "kineto", "topo", "products"}},
+                        {.name = "FILE", .help = "what to read; runs of the same collective and ranks are repetitions", .required = true, .many = true},
                         output_argument(), name_argument(), base_argument(),
                         {.name = "--collective", .value = "NAME", .help = "where the log does not say it", .words = collective_words()},
                         {.name = "--ranks", .value = "N", .help = "where the log does not say it"},
-                        {.name = "--nodes", .value = "N", .help = "where the log does not say it (default: eight ranks on each)"}},
+                        {.name = "--nodes", .value = "N", .help = "where the log does not say it (default: eight ranks on each)"},
+                        {.name = "--rows", .value = "M", .help = "products: least m that counts", .fallback = "1024"},
+                        {.name = "--keep", .value = "N", .help = "products: measured shapes to keep for residuals", .fallback = "0"}},
           .run = run_import};
 }
 

@@ -169,8 +169,9 @@ void write_fit(std::string& out, const CollectiveFit& fit) {
     w.line(fmt::format("  - [{}, {}, {}, {}, {}]", exact(s.size), exact(s.min), exact(s.median), exact(s.p90), s.repetitions));
 }
 
-/// A profile of which only collectives are known has no machine sections: their defaults would look like facts.
-bool describes_machine(const Profile& p) { return !p.gpu.name.empty() || p.gpu.capacity > Bytes{} || p.node.ring_bandwidth > ByteRate{}; }
+/// Of a part, sections that nothing is known of are left out: their defaults would look like facts.
+bool describes_gpu(const Profile& p) { return !p.gpu.name.empty() || p.gpu.capacity > Bytes{}; }
+bool describes_machine(const Profile& p) { return describes_gpu(p) || p.node.ring_bandwidth > ByteRate{}; }
 
 }  // namespace
 
@@ -179,10 +180,8 @@ std::string to_yaml(const Profile& profile) {
   Writer w(out, 0);
   w.text("name", profile.name);
   w.text("description", profile.description);
-  if (describes_machine(profile)) {
-    write_gpu(out, profile.gpu);
-    write_machine(out, profile);
-  }
+  if (describes_gpu(profile)) write_gpu(out, profile.gpu);
+  if (describes_machine(profile)) write_machine(out, profile);
   if (profile.price_per_gpu_hour) w.number("price_per_gpu_hour", *profile.price_per_gpu_hour);
   if (!profile.collectives.empty()) w.line("collectives:");
   for (const CollectiveFit& fit : profile.collectives) write_fit(out, fit);

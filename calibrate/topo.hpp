@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// `nvidia-smi topo -m`: how the GPUs and NICs of one node are connected.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/core/problem.hpp"
+#include "sim/core/profile.hpp"
+
+namespace shardsim {
+
+/// Connections by row and column, in nvidia-smi's words: X, NV4, PIX, PXB, PHB, NODE, SYS.
+struct NodeTopology {
+  std::vector<std::string> gpus;                      ///< "GPU0"
+  std::vector<std::string> nics;                      ///< "NIC0", "mlx5_0"
+  std::vector<std::vector<std::string>> between_gpus;
+  std::vector<std::vector<std::string>> gpu_to_nic;
+
+  /// NVLinks between the pair of GPUs that has the fewest; 0 where some pair has none.
+  [[nodiscard]] int fewest_nvlinks() const;
+};
+
+/// A text without a matrix, and rows that do not fit their header, are problems.
+[[nodiscard]] Result<NodeTopology> read_topology(const Source& source);
+
+/// `base` with the node's GPUs and NICs. A ring's bandwidth is derived from the links (and said to be) unless the base has measured it
+/// on NVLink already.
+[[nodiscard]] Profile with_topology(Profile base, const NodeTopology& topology, const std::string& source);
+
+}  // namespace shardsim
