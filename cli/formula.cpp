@@ -39,7 +39,7 @@ struct Subject {
 Scenario preset_scenario(const std::string& preset, std::int64_t ranks, const std::string& strategy) {
   const std::int64_t gpus = std::gcd(ranks, std::int64_t{8});
   const Source text{"--model " + preset, fmt::format("model: {{preset: {}}}\ncluster: {{profile: clusters/h100-sxm.yaml, nodes: {}, gpus_per_node: {}}}\n"
-                                                     "strategy: {{name: {}}}\n", preset, ranks / gpus, gpus, strategy)};
+                                                     "training: {{sequence_length: 512}}\nstrategy: {{name: {}}}\n", preset, ranks / gpus, gpus, strategy)};
   return value_or_throw(read_scenario(value_or_throw(read_yaml(text)), text.name, shipped_folder()));
 }
 

@@ -13,6 +13,7 @@
 #include "cli/manual.hpp"
 #include "reports/assets.hpp"
 #include "sim/core/node.hpp"
+#include "sim/core/schedule.hpp"
 
 namespace shardsim {
 namespace {
@@ -125,7 +126,7 @@ TEST_F(CommandLine, CheckTellsOkFromFailedFromBroken) {
 
   const Ran broken = run({"check", file("broken.yaml", std::string(scenario) + "expect:\n  - {metric: memory.peak_bytes, equals: \"6 * psy * (n\"}\n")});
   EXPECT_EQ(broken.code, ExitCode::bad_input);
-  EXPECT_THAT(broken.err, HasSubstr("broken.yaml:6:45: error: unknown name 'psy' in the formula"));
+  EXPECT_THAT(broken.err, HasSubstr("broken.yaml:6:46: error: unknown name 'psy' in the formula"));
 }
 
 TEST_F(CommandLine, CheckSearchesFoldersAndSkipsWhatIsNoScenario) {
