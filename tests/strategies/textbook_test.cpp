@@ -47,14 +47,30 @@ TEST(Textbook, StatesAreHeldAsTheStageSays) {
   }
 }
 
-// ZeRO paper, table 1: 7.5 billion parameters, 64 ranks: 120, 31.4, 16.6 and 1.88 GB.
-TEST(Textbook, ZeroPapersTable) {
-  const auto architecture = inline_layers("- {name: w, parameters: {weight: [75000, 100000]}}\n");
-  for (const auto& [name, gigabytes] : std::vector<std::pair<std::string, double>>{{"ddp", 120.0}, {"zero1", 31.40625}, {"zero2", 16.640625}, {"zero3", 1.875}}) {
-    const Textbook book = textbook(make_job(architecture, name, {.ranks = 64, .semantics = Semantics::textbook}).job);
-    EXPECT_NEAR(static_cast<double>((book.parameters + book.gradients + book.optimizer_states).value()) / 1e9, gigabytes, 1e-6) << name;
+// ZeRO paper, table 1, in GB (1e9): 7.5, 128 and 1,000 billion parameters on 1 to 1,024 ranks, rounded there to three places.
+struct PaperRow { std::int64_t rows, columns, ranks; double ddp, zero1, zero2, zero3; };
+
+class ZeroPapersTable : public ::testing::TestWithParam<PaperRow> {};
+
+TEST_P(ZeroPapersTable, StatesOfEachStage) {
+  const PaperRow row = GetParam();
+  const auto architecture = inline_layers("- {name: w, parameters: {weight: [" + std::to_string(row.rows) + ", " + std::to_string(row.columns) + "]}}\n");
+  for (const auto& [name, gigabytes] : std::vector<std::pair<std::string, double>>{{"ddp", row.ddp}, {"zero1", row.zero1}, {"zero2", row.zero2}, {"zero3", row.zero3}}) {
+    const Textbook book = textbook(make_job(architecture, name, {.ranks = row.ranks, .semantics = Semantics::textbook}).job);
+    EXPECT_NEAR(static_cast<double>((book.parameters + book.gradients + book.optimizer_states).value()) / 1e9, gigabytes, 6e-4) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Paper, ZeroPapersTable,
+    ::testing::Values(PaperRow{75000, 100000, 1, 120, 120, 120, 120}, PaperRow{75000, 100000, 4, 120, 52.5, 41.25, 30}, PaperRow{75000, 100000, 16, 120, 35.625, 21.5625, 7.5},
+                      PaperRow{75000, 100000, 64, 120, 31.406, 16.641, 1.875}, PaperRow{75000, 100000, 256, 120, 30.352, 15.41, 0.469},
+                      PaperRow{75000, 100000, 1024, 120, 30.088, 15.103, 0.117}, PaperRow{320000, 400000, 1, 2048, 2048, 2048, 2048},
+                      PaperRow{320000, 400000, 4, 2048, 896, 704, 512}, PaperRow{320000, 400000, 16, 2048, 608, 368, 128}, PaperRow{320000, 400000, 64, 2048, 536, 284, 32},
+                      PaperRow{320000, 400000, 256, 2048, 518, 263, 8}, PaperRow{320000, 400000, 1024, 2048, 513.5, 257.75, 2},
+                      PaperRow{1000000, 1000000, 1, 16000, 16000, 16000, 16000}, PaperRow{1000000, 1000000, 4, 16000, 7000, 5500, 4000},
+                      PaperRow{1000000, 1000000, 16, 16000, 4750, 2875, 1000}, PaperRow{1000000, 1000000, 64, 16000, 4187.5, 2218.75, 250},
+                      PaperRow{1000000, 1000000, 256, 16000, 4046.875, 2054.6875, 62.5}, PaperRow{1000000, 1000000, 1024, 16000, 4011.719, 2013.672, 15.625}));
 
 }  // namespace
 }  // namespace shardsim::testing
