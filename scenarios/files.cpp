@@ -71,8 +71,10 @@ std::shared_ptr<const Node> read_named_file(const Node& name, const std::string&
   const auto tree = read_tree_once(found.path, format);
   if (tree) return *tree;
   for (const Problem& problem : tree.error().list()) {
-    if (problem.where.line > 0) problems.add(problem.where, problem.message, problem.notes);
-    else problems.add(name.where, "cannot read " + in_quotes(found.path) + ": " + problem.message, problem.notes);
+    if (problem.where.line > 0)
+      problems.add(problem.where, problem.message, problem.notes);
+    else
+      problems.add(name.where, "cannot read " + in_quotes(found.path) + ": " + problem.message, problem.notes);
   }
   return nullptr;
 }

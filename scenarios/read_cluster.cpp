@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine of a scenario: a profile, how much of it is used, and values of the profile that the scenario knows better.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 
 #include "scenarios/reading.hpp"
 
@@ -15,15 +16,33 @@ constexpr std::int64_t largest_world = std::int64_t{1} << 24;
 struct ShortKey {
   std::string_view name, section;
 };
-constexpr std::array<ShortKey, 27> short_keys{{{"capacity", "gpu"}, {"memory_bandwidth", "gpu"}, {"multiprocessors", "gpu"}, {"peak", "gpu"},
-                                               {"gemm", "gpu"}, {"attention_efficiency", "gpu"}, {"attention_backward_efficiency", "gpu"},
-                                               {"elementwise_efficiency", "gpu"}, {"sustained_efficiency", "gpu"}, {"kernel_launch", "gpu"}, {"collective_launch", "gpu"},
-                                               {"device_kernel_gap", "gpu"}, {"overlap_slowdown", "gpu"}, {"host_link", "gpu"},
-                                               {"ring_bandwidth", "node"}, {"intra_latency", "node"}, {"host_memory", "node"},
-                                               {"host_memory_bandwidth", "node"}, {"nic_bandwidth", "network"}, {"efficiency", "network"},
-                                               {"inter_latency", "network"}, {"base_latency", "network"}, {"context", "overheads"},
-                                               {"nccl_per_communicator", "overheads"}, {"cublas_workspace", "overheads"},
-                                               {"write_per_node", "storage"}, {"read_per_node", "storage"}}};
+constexpr std::array<ShortKey, 27> short_keys{{{"capacity", "gpu"},
+                                               {"memory_bandwidth", "gpu"},
+                                               {"multiprocessors", "gpu"},
+                                               {"peak", "gpu"},
+                                               {"gemm", "gpu"},
+                                               {"attention_efficiency", "gpu"},
+                                               {"attention_backward_efficiency", "gpu"},
+                                               {"elementwise_efficiency", "gpu"},
+                                               {"sustained_efficiency", "gpu"},
+                                               {"kernel_launch", "gpu"},
+                                               {"collective_launch", "gpu"},
+                                               {"device_kernel_gap", "gpu"},
+                                               {"overlap_slowdown", "gpu"},
+                                               {"host_link", "gpu"},
+                                               {"ring_bandwidth", "node"},
+                                               {"intra_latency", "node"},
+                                               {"host_memory", "node"},
+                                               {"host_memory_bandwidth", "node"},
+                                               {"nic_bandwidth", "network"},
+                                               {"efficiency", "network"},
+                                               {"inter_latency", "network"},
+                                               {"base_latency", "network"},
+                                               {"context", "overheads"},
+                                               {"nccl_per_communicator", "overheads"},
+                                               {"cublas_workspace", "overheads"},
+                                               {"write_per_node", "storage"},
+                                               {"read_per_node", "storage"}}};
 constexpr std::array<std::string_view, 7> sections{"gpu", "node", "network", "overheads", "storage", "price_per_gpu_hour", "collectives"};
 
 Node empty_map(const Where& where) {
@@ -80,7 +99,8 @@ void drop_outdated_fits(Profile& profile, const std::vector<std::string>& change
   };
   for (const std::string& key : changed) {
     const auto dropped = std::erase_if(profile.collectives, [&](const CollectiveFit& fit) { return touches(fit, key); });
-    if (dropped > 0) warnings.push_back(fmt::format("{} measured collectives of the profile are left out: the scenario overrides {}", dropped, key));
+    if (dropped > 0)
+      warnings.push_back(fmt::format("{} measured collectives of the profile are left out: the scenario overrides {}", dropped, key));
   }
 }
 
@@ -117,7 +137,8 @@ Cluster read_cluster(const Node& block, const std::string& folder, Problems& pro
   reader.finish();
   if (cluster.world_size() > largest_world) {
     const Node* nodes = block.find("nodes");
-    problems.add(nodes ? nodes->where : block.where, fmt::format("a world size of {} is above the limit of {}", cluster.world_size(), largest_world));
+    problems.add(nodes ? nodes->where : block.where,
+                 fmt::format("a world size of {} is above the limit of {}", cluster.world_size(), largest_world));
   }
   return cluster;
 }

@@ -25,7 +25,8 @@ std::optional<double> read_bound(MapReader& reader, std::string_view key) {
     if (const auto base = quantity(node->text)) return base;
   Problems problems;
   const auto number = as_number(*node, problems, -any, any);
-  for (const Problem& problem : problems.list()) reader.problems().add(problem.where, problem.message, {"a number or a quantity: 0.4, 80 GiB, 1.5 s"});
+  for (const Problem& problem : problems.list())
+    reader.problems().add(problem.where, problem.message, {"a number or a quantity: 0.4, 80 GiB, 1.5 s"});
   return number;
 }
 
@@ -59,7 +60,8 @@ Expectation read_expectation(const Node& node, Problems& problems) {
 
 std::vector<Expectation> read_expectations(const Node& list, Problems& problems) {
   std::vector<Expectation> expectations;
-  if (list.kind != Node::Kind::list) problems.add(list.where, "expect must be a list", {"for example: - {metric: memory.peak_bytes, at_most: 80 GiB}"});
+  if (list.kind != Node::Kind::list)
+    problems.add(list.where, "expect must be a list", {"for example: - {metric: memory.peak_bytes, at_most: 80 GiB}"});
   for (const Node& item : list.items) expectations.push_back(read_expectation(item, problems));
   return expectations;
 }

@@ -44,7 +44,8 @@ ArchitecturePointer read_preset(const Node& name, Problems& problems) {
 
 std::vector<std::string> read_words(const Node& node, const char* what, Problems& problems) {
   std::vector<std::string> words;
-  if (node.kind != Node::Kind::list || node.items.empty()) problems.add(node.where, std::string(what) + " must be a list of at least one name");
+  if (node.kind != Node::Kind::list || node.items.empty())
+    problems.add(node.where, std::string(what) + " must be a list of at least one name");
   for (const Node& item : node.items)
     if (const auto word = as_text(item, problems)) words.push_back(*word);
   return words;
@@ -54,7 +55,8 @@ Trainable read_trainable(const Node& node, Problems& problems) {
   Trainable trainable;
   if (node.kind == Node::Kind::scalar) {
     if (node.text != "all")
-      problems.add(node.where, "trainable cannot be " + in_quotes(node.text), {"allowed: all, {lora: {rank: 16, targets: [...]}}, or a list of name patterns"});
+      problems.add(node.where, "trainable cannot be " + in_quotes(node.text),
+                   {"allowed: all, {lora: {rank: 16, targets: [...]}}, or a list of name patterns"});
     return trainable;
   }
   trainable.all = false;
@@ -82,9 +84,11 @@ ModelChoice read_model(const Node& block, const std::string& folder, Problems& p
   const Node* name = reader.find("preset");
   const Node* layers = reader.find("layers");
   const int given = (config ? 1 : 0) + (name ? 1 : 0) + (layers ? 1 : 0);
-  if (given != 1 && block.kind == Node::Kind::map) problems.add(block.where, "model needs exactly one of the keys hf_config, preset and layers");
+  if (given != 1 && block.kind == Node::Kind::map)
+    problems.add(block.where, "model needs exactly one of the keys hf_config, preset and layers");
   if (given == 1 && config && config->kind == Node::Kind::map) {
-    choice.architecture = value_or_problems(read_hf_config(*config), config->where, problems);  // the keys of a config.json, written in place
+    choice.architecture =
+        value_or_problems(read_hf_config(*config), config->where, problems);  // the keys of a config.json, written in place
   } else if (given == 1 && config) {
     if (const auto tree = read_named_file(*config, folder, FileFormat::json, problems))
       choice.architecture = value_or_problems(architecture_of(tree), config->where, problems);

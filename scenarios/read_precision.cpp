@@ -15,8 +15,10 @@ const std::array<NamedPrecision, 4>& named_precisions() {
   using enum DType;
   static const std::array<NamedPrecision, 4> all{{
       {"mixed", {.parameters = bf16, .compute = bf16, .gradients = bf16, .reduce = {}, .master = fp32, .moments = fp32, .name = "mixed"}},
-      {"autocast", {.parameters = fp32, .compute = bf16, .gradients = fp32, .reduce = fp32, .master = {}, .moments = fp32, .name = "autocast"}},
-      {"pure-bf16", {.parameters = bf16, .compute = bf16, .gradients = bf16, .reduce = bf16, .master = {}, .moments = bf16, .name = "pure-bf16"}},
+      {"autocast",
+       {.parameters = fp32, .compute = bf16, .gradients = fp32, .reduce = fp32, .master = {}, .moments = fp32, .name = "autocast"}},
+      {"pure-bf16",
+       {.parameters = bf16, .compute = bf16, .gradients = bf16, .reduce = bf16, .master = {}, .moments = bf16, .name = "pure-bf16"}},
       {"fp32", {.parameters = fp32, .compute = fp32, .gradients = fp32, .reduce = fp32, .master = {}, .moments = fp32, .name = "fp32"}},
   }};
   return all;
@@ -50,7 +52,8 @@ Precision read_precision(const Node& node, Problems& problems) {
       names.emplace_back(named.name);
     }
     names.emplace_back("{parameters: ..., compute: ..., gradients: ..., reduce: ..., master: ...}");
-    problems.add(node.where, "precision cannot be " + (node.kind == Node::Kind::scalar ? in_quotes(node.text) : "a list"), notes_for_unknown(node.text, names));
+    problems.add(node.where, "precision cannot be " + (node.kind == Node::Kind::scalar ? in_quotes(node.text) : "a list"),
+                 notes_for_unknown(node.text, names));
     return {};
   }
   MapReader reader(node, problems, "precision");

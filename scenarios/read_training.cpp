@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <span>
 
 #include "scenarios/reading.hpp"
@@ -12,8 +13,8 @@ namespace {
 // Beyond these a job is a slip of the pen, and products of shapes would leave 64 bits.
 constexpr std::int64_t largest_sequence = std::int64_t{1} << 24;
 constexpr std::int64_t largest_batch = std::int64_t{1} << 20;
-constexpr std::int64_t most_tokens = std::int64_t{1} << 30;       // of a micro-batch
-constexpr std::int64_t most_scores = std::int64_t{1} << 44;       // of plain attention, for each head
+constexpr std::int64_t most_tokens = std::int64_t{1} << 30;  // of a micro-batch
+constexpr std::int64_t most_scores = std::int64_t{1} << 44;  // of plain attention, for each head
 constexpr std::int64_t most_micro_batches = std::int64_t{1} << 16;
 
 template <class T>
@@ -39,13 +40,15 @@ constexpr std::array<Word<OptimizerKind>, 8> optimizer_words{{{"sgd", OptimizerK
 constexpr std::array<Word<Optimizer::Implementation>, 3> implementation_words{{{"foreach", Optimizer::Implementation::foreach},
                                                                                {"fused", Optimizer::Implementation::fused},
                                                                                {"for_loop", Optimizer::Implementation::for_loop}}};
-constexpr std::array<Word<OffloadTarget>, 3> offload_words{{{"none", OffloadTarget::none}, {"cpu", OffloadTarget::cpu}, {"nvme", OffloadTarget::nvme}}};
+constexpr std::array<Word<OffloadTarget>, 3> offload_words{
+    {{"none", OffloadTarget::none}, {"cpu", OffloadTarget::cpu}, {"nvme", OffloadTarget::nvme}}};
 constexpr std::array<Word<bool>, 2> weight_decay_words{{{"single", false}, {"split", true}}};
 constexpr std::array<Word<bool>, 2> zero_grad_words{{{"set_to_none", true}, {"zero", false}}};
 
 /// The value that a word stands for; a problem and the fallback if it is not among them. `also`: forms that are no words.
 template <class T>
-T word_value(const Node& node, std::string_view key, std::span<const Word<T>> words, T fallback, Problems& problems, const char* also = nullptr) {
+T word_value(const Node& node, std::string_view key, std::span<const Word<T>> words, T fallback, Problems& problems,
+             const char* also = nullptr) {
   std::vector<std::string> names;
   for (const Word<T>& word : words) {
     if (node.kind == Node::Kind::scalar && node.text == word.name) return word.value;
@@ -122,7 +125,8 @@ void check_sizes(const Training& training, const Node& block, Problems& problems
   const Node* at = block.find("micro_batch_size");
   const Where where = at ? at->where : block.where;
   const std::int64_t tokens = training.tokens_per_micro_batch().value();
-  if (tokens > most_tokens) problems.add(where, fmt::format("a micro-batch of {} tokens; at most {} are simulated", tokens, most_tokens));
+  if (tokens > most_tokens)
+    problems.add(where, fmt::format("a micro-batch of {} tokens; at most {} are simulated", tokens, most_tokens));
   else if (training.attention == AttentionKind::plain && tokens > most_scores / training.sequence_length)
     problems.add(where, "plain attention over such a sequence has more scores than are simulated", {"attention: flash never holds them"});
 }

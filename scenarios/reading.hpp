@@ -19,7 +19,8 @@ struct FoundFile {
 
 /// The file that a key names, read as a tree once in the life of the process; a missing or bad file is a problem.
 enum class FileFormat : std::uint8_t { yaml, json };
-[[nodiscard]] std::shared_ptr<const Node> read_named_file(const Node& name, const std::string& folder, FileFormat format, Problems& problems);
+[[nodiscard]] std::shared_ptr<const Node> read_named_file(const Node& name, const std::string& folder, FileFormat format,
+                                                          Problems& problems);
 
 /// Problems of a callee that knows no place in the scenario are told at `where`.
 void append_at(Problems& problems, const Problems& others, const Where& where);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/scenario.hpp"
 
-#include <filesystem>
 #include <fmt/format.h>
+
+#include <filesystem>
 
 #include "scenarios/reading.hpp"
 
@@ -37,9 +38,10 @@ void complete(Scenario& scenario, const Trainable& trainable, Problems& problems
   scenario.warnings.insert(scenario.warnings.end(), scenario.model->warnings.begin(), scenario.model->warnings.end());
   const auto layers = static_cast<std::int64_t>(scenario.model->layers->size());
   if (layers * scenario.training.gradient_accumulation_steps > most_layer_passes) {
-    problems.add(place_of(scenario.root, "training", "gradient_accumulation_steps"),
-                 fmt::format("{} layers in {} micro-batches are more than are simulated", layers, scenario.training.gradient_accumulation_steps),
-                 {fmt::format("at most {} micro-batches of this model", most_layer_passes / layers)});
+    problems.add(
+        place_of(scenario.root, "training", "gradient_accumulation_steps"),
+        fmt::format("{} layers in {} micro-batches are more than are simulated", layers, scenario.training.gradient_accumulation_steps),
+        {fmt::format("at most {} micro-batches of this model", most_layer_passes / layers)});
   }
   if (problems.empty()) append_at(problems, check(scenario.job()), place_of(scenario.root, "strategy", "name"));
 }
@@ -84,8 +86,10 @@ Result<Scenario> load_scenario(const std::string& path, const std::vector<std::s
   Problems problems;
   for (const std::string& assignment : assignments) {
     Result<Node> changed = with_override(*root, assignment);
-    if (changed) root = std::move(changed);
-    else problems.append(changed.error());
+    if (changed)
+      root = std::move(changed);
+    else
+      problems.append(changed.error());
   }
   if (!problems.empty()) return tl::make_unexpected(std::move(problems));
   return read_scenario(std::move(*root), path, std::filesystem::path(path).parent_path().string());

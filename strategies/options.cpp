@@ -10,7 +10,8 @@ namespace {
 
 std::optional<Options::Value> read_word(const Node& node, const OptionSpec& spec, Problems& problems) {
   if (node.kind == Node::Kind::scalar && std::find(spec.words.begin(), spec.words.end(), node.text) != spec.words.end()) return node.text;
-  if (const auto text = as_text(node, problems)) problems.add(node.where, spec.name + " cannot be " + in_quotes(*text), notes_for_unknown(*text, spec.words));
+  if (const auto text = as_text(node, problems))
+    problems.add(node.where, spec.name + " cannot be " + in_quotes(*text), notes_for_unknown(*text, spec.words));
   return std::nullopt;
 }
 
@@ -38,13 +39,19 @@ std::optional<Options::Value> value_or_nothing(std::optional<T> value) {
 std::optional<Options::Value> read_value(const Node& node, const OptionSpec& spec, Problems& problems) {
   constexpr double largest = std::numeric_limits<double>::max();
   switch (spec.kind) {
-    case OptionKind::boolean: return value_or_nothing(as_boolean(node, problems));
+    case OptionKind::boolean:
+      return value_or_nothing(as_boolean(node, problems));
     case OptionKind::integer:
-      return value_or_nothing(as_integer(node, problems, static_cast<std::int64_t>(std::ceil(spec.minimum)), std::numeric_limits<std::int64_t>::max()));
-    case OptionKind::number: return value_or_nothing(as_number(node, problems, spec.minimum, largest));
-    case OptionKind::size: return value_or_nothing(as_bytes(node, problems));
-    case OptionKind::word: return spec.words.empty() ? value_or_nothing(as_text(node, problems)) : read_word(node, spec, problems);
-    case OptionKind::list: return read_list(node, problems);
+      return value_or_nothing(
+          as_integer(node, problems, static_cast<std::int64_t>(std::ceil(spec.minimum)), std::numeric_limits<std::int64_t>::max()));
+    case OptionKind::number:
+      return value_or_nothing(as_number(node, problems, spec.minimum, largest));
+    case OptionKind::size:
+      return value_or_nothing(as_bytes(node, problems));
+    case OptionKind::word:
+      return spec.words.empty() ? value_or_nothing(as_text(node, problems)) : read_word(node, spec, problems);
+    case OptionKind::list:
+      return read_list(node, problems);
   }
   return std::nullopt;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON through nlohmann's SAX parser, which validates; places and the exact text of numbers are found beside it, token by token.
-#include <algorithm>
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -74,8 +75,10 @@ class JsonTree final : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
     std::string message = error.what();
-    if (const auto at = message.find("syntax error"); at != std::string::npos) message.erase(0, at);
-    else if (const auto bracket = message.find("] "); bracket != std::string::npos) message.erase(0, bracket + 2);
+    if (const auto at = message.find("syntax error"); at != std::string::npos)
+      message.erase(0, at);
+    else if (const auto bracket = message.find("] "); bracket != std::string::npos)
+      message.erase(0, bracket + 2);
     problems.add(PlaceFinder(source_).at(position > 0 ? position - 1 : 0), "not JSON: " + message);
     return false;
   }
@@ -115,7 +118,8 @@ class JsonTree final : public nlohmann::json_sax<Json> {
   bool open(Node::Kind kind) {
     const Where where = next().second;
     if (++nodes_ > limits_.nodes) return refuse(where, fmt::format("more than {} values", limits_.nodes));
-    if (static_cast<int>(open_.size()) >= limits_.depth) return refuse(where, fmt::format("nested more than {} levels deep", limits_.depth));
+    if (static_cast<int>(open_.size()) >= limits_.depth)
+      return refuse(where, fmt::format("nested more than {} levels deep", limits_.depth));
     Frame& frame = open_.emplace_back();
     frame.node.kind = kind;
     frame.node.where = where;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/core/node.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 
 #include "sim/core/units_text.hpp"
 
@@ -13,10 +14,14 @@ namespace {
 
 std::string what_is(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::null: return "nothing";
-    case Node::Kind::list: return "a list";
-    case Node::Kind::map: return "a map";
-    case Node::Kind::scalar: return node.quoted ? "the text " + in_quotes(node.text) : in_quotes(node.text);
+    case Node::Kind::null:
+      return "nothing";
+    case Node::Kind::list:
+      return "a list";
+    case Node::Kind::map:
+      return "a map";
+    case Node::Kind::scalar:
+      return node.quoted ? "the text " + in_quotes(node.text) : in_quotes(node.text);
   }
   return "?";
 }
@@ -96,8 +101,12 @@ std::optional<double> as_number(const Node& node, Problems& problems, double min
 }
 
 std::optional<Bytes> as_bytes(const Node& node, Problems& problems) { return as_quantity(node, problems, parse_bytes, "25 MiB"); }
-std::optional<ByteRate> as_byte_rate(const Node& node, Problems& problems) { return as_quantity(node, problems, parse_byte_rate, "400 Gbit/s"); }
-std::optional<FlopRate> as_flop_rate(const Node& node, Problems& problems) { return as_quantity(node, problems, parse_flop_rate, "989 TFLOP/s"); }
+std::optional<ByteRate> as_byte_rate(const Node& node, Problems& problems) {
+  return as_quantity(node, problems, parse_byte_rate, "400 Gbit/s");
+}
+std::optional<FlopRate> as_flop_rate(const Node& node, Problems& problems) {
+  return as_quantity(node, problems, parse_flop_rate, "989 TFLOP/s");
+}
 std::optional<Seconds> as_seconds(const Node& node, Problems& problems) { return as_quantity(node, problems, parse_seconds, "5 us"); }
 
 }  // namespace shardsim

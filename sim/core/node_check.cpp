@@ -47,7 +47,8 @@ Problems check_text(const std::shared_ptr<const Source>& source, const ReadLimit
     const auto byte = static_cast<unsigned char>(text[at]);
     const std::size_t length = is_control(byte) ? 0 : utf8_length(text.substr(at));
     if (length == 0) {
-      problems.add(PlaceFinder(source).at(at), fmt::format("not a text: byte 0x{:02x} is {}", byte, is_control(byte) ? "a control character" : "not UTF-8"));
+      problems.add(PlaceFinder(source).at(at),
+                   fmt::format("not a text: byte 0x{:02x} is {}", byte, is_control(byte) ? "a control character" : "not UTF-8"));
       return problems;
     }
     at += length;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `--set a.b.c=value`: one value put into a tree that was read from a file.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
 
 #include "sim/core/node.hpp"
 
@@ -29,7 +30,8 @@ Result<Node> read_value(const std::shared_ptr<const Source>& source, std::size_t
       })
       .map_error([&](Problems problems) {
         Problems moved;
-        for (Problem problem : problems.list()) moved.add({source, problem.where.line, problem.where.column}, problem.message, problem.notes);
+        for (Problem problem : problems.list())
+          moved.add({source, problem.where.line, problem.where.column}, problem.message, problem.notes);
         return moved;
       });
 }
@@ -45,11 +47,13 @@ std::optional<std::size_t> index_from(std::string_view word) {
 tl::expected<Node*, std::string> child(Node& node, std::string_view word, const Where& where) {
   if (node.kind == Node::Kind::list) {
     const auto index = index_from(word);
-    if (!index || *index > node.items.size()) return tl::make_unexpected(fmt::format("{} is no item of a list of {}", in_quotes(word), node.items.size()));
+    if (!index || *index > node.items.size())
+      return tl::make_unexpected(fmt::format("{} is no item of a list of {}", in_quotes(word), node.items.size()));
     if (*index == node.items.size()) node.items.emplace_back().where = where;
     return &node.items[*index];
   }
-  if (node.kind == Node::Kind::scalar) return tl::make_unexpected(fmt::format("cannot set {} of the single value {}", in_quotes(word), in_quotes(node.text)));
+  if (node.kind == Node::Kind::scalar)
+    return tl::make_unexpected(fmt::format("cannot set {} of the single value {}", in_quotes(word), in_quotes(node.text)));
   node.kind = Node::Kind::map;
   const auto found = std::find_if(node.entries.begin(), node.entries.end(), [&](const Entry& entry) { return entry.key == word; });
   if (found != node.entries.end()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MapReader: one map of the user, key by key.
-#include <algorithm>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "sim/core/node.hpp"
 
@@ -11,7 +12,9 @@ MapReader::MapReader(const Node& node, Problems& problems, std::string what) : n
   if (node.kind == Node::Kind::map) return;
   const bool nothing = node.kind == Node::Kind::null;
   problems_.add(node.where, fmt::format("{} must be a map of keys and values, not {}", what_,
-                                        nothing ? "empty" : node.kind == Node::Kind::list ? "a list" : "a single value"));
+                                        nothing                         ? "empty"
+                                        : node.kind == Node::Kind::list ? "a list"
+                                                                        : "a single value"));
 }
 
 void MapReader::ignore(std::string_view key) {

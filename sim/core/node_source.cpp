@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files as sources, within a limit.
-#include <cerrno>
-#include <cstring>
-#include <fmt/format.h>
-#include <memory>
-#include <system_error>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
 
 #include "sim/core/node.hpp"
 #include "sim/core/units_text.hpp"

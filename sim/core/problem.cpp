@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/core/problem.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
-#include <fmt/format.h>
 #include <tuple>
 
 namespace shardsim {
 namespace {
 
 constexpr std::size_t shown_problems = 20;
-constexpr std::size_t shown_columns = 100;   // of a source line
-constexpr std::size_t columns_before = 60;   // kept before the caret when a line is cut
+constexpr std::size_t shown_columns = 100;  // of a source line
+constexpr std::size_t columns_before = 60;  // kept before the caret when a line is cut
 
 std::string_view name_of(const Where& where) { return where.source ? std::string_view(where.source->name) : std::string_view(); }
 
 /// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is not one.
 std::size_t character_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+  const std::size_t length = lead < 0x80                   ? 1
+                             : lead >= 0xC2 && lead < 0xE0 ? 2
+                             : lead >= 0xE0 && lead < 0xF0 ? 3
+                             : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                           : 0;
   if (length == 0 || length > text.size()) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/core/units_text.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 #include <span>
 #include <vector>
@@ -21,11 +22,31 @@ struct Unit {
 
 constexpr double binary(int power) { return static_cast<double>(std::int64_t{1} << (10 * power)); }
 
-constexpr std::array<Unit, 11> byte_units{{{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15},
-                                           {"KiB", binary(1)}, {"MiB", binary(2)}, {"GiB", binary(3)}, {"TiB", binary(4)}, {"PiB", binary(5)}}};
-constexpr std::array<Unit, 14> byte_rate_units{{{"bit/s", 1. / 8}, {"kbit/s", 1e3 / 8}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8},
-                                                {"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12},
-                                                {"KiB/s", binary(1)}, {"MiB/s", binary(2)}, {"GiB/s", binary(3)}, {"TiB/s", binary(4)}}};
+constexpr std::array<Unit, 11> byte_units{{{"B", 1},
+                                           {"kB", 1e3},
+                                           {"MB", 1e6},
+                                           {"GB", 1e9},
+                                           {"TB", 1e12},
+                                           {"PB", 1e15},
+                                           {"KiB", binary(1)},
+                                           {"MiB", binary(2)},
+                                           {"GiB", binary(3)},
+                                           {"TiB", binary(4)},
+                                           {"PiB", binary(5)}}};
+constexpr std::array<Unit, 14> byte_rate_units{{{"bit/s", 1. / 8},
+                                                {"kbit/s", 1e3 / 8},
+                                                {"Mbit/s", 1e6 / 8},
+                                                {"Gbit/s", 1e9 / 8},
+                                                {"Tbit/s", 1e12 / 8},
+                                                {"B/s", 1},
+                                                {"kB/s", 1e3},
+                                                {"MB/s", 1e6},
+                                                {"GB/s", 1e9},
+                                                {"TB/s", 1e12},
+                                                {"KiB/s", binary(1)},
+                                                {"MiB/s", binary(2)},
+                                                {"GiB/s", binary(3)},
+                                                {"TiB/s", binary(4)}}};
 constexpr std::array<Unit, 6> flop_rate_units{
     {{"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}, {"EFLOP/s", 1e18}}};
 constexpr std::array<Unit, 7> time_units{{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
@@ -53,7 +74,8 @@ std::string unknown_unit(std::string_view word, std::span<const Unit> units) {
   std::vector<std::string> names;
   for (const Unit& unit : units) names.emplace_back(unit.name);
   const std::string near = nearest(word, names);
-  return fmt::format("unknown unit {};{} known units: {}", in_quotes(word), near.empty() ? "" : " did you mean " + in_quotes(near) + "?", known_units(units));
+  return fmt::format("unknown unit {};{} known units: {}", in_quotes(word), near.empty() ? "" : " did you mean " + in_quotes(near) + "?",
+                     known_units(units));
 }
 
 Parsed<Measure> parse_measure(std::string_view text, std::span<const Unit> units) {
@@ -62,7 +84,8 @@ Parsed<Measure> parse_measure(std::string_view text, std::span<const Unit> units
   Measure measure;
   const auto [after, error] = std::from_chars(text.data(), end, measure.number);
   if (error == std::errc::result_out_of_range) return {{}, in_quotes(text) + " is out of range"};
-  if (error != std::errc{}) return {{}, fmt::format("expected a number and a unit, got {}; known units: {}", in_quotes(text), known_units(units))};
+  if (error != std::errc{})
+    return {{}, fmt::format("expected a number and a unit, got {}; known units: {}", in_quotes(text), known_units(units))};
   if (!std::isfinite(measure.number)) return {{}, in_quotes(text) + " is not a finite quantity"};
   if (std::signbit(measure.number)) return {{}, in_quotes(text) + " is negative"};
   std::int64_t whole = 0;
@@ -126,7 +149,8 @@ Parsed<FlopRate> parse_flop_rate(std::string_view text) { return parse_quantity<
 Parsed<Seconds> parse_seconds(std::string_view text) { return parse_quantity<Seconds>(text, time_units); }
 
 std::string to_text(Bytes bytes) {
-  static constexpr std::array<Unit, 6> units{{{"B", 1}, {"KiB", binary(1)}, {"MiB", binary(2)}, {"GiB", binary(3)}, {"TiB", binary(4)}, {"PiB", binary(5)}}};
+  static constexpr std::array<Unit, 6> units{
+      {{"B", 1}, {"KiB", binary(1)}, {"MiB", binary(2)}, {"GiB", binary(3)}, {"TiB", binary(4)}, {"PiB", binary(5)}}};
   return bytes_text(bytes, units);
 }
 
@@ -144,7 +168,8 @@ std::string to_text(FlopRate rate) {
 
 std::string to_text(Seconds time) {
   // Minutes and more only where seconds become hard to read: 90 s is "90.0 s".
-  const Unit& unit = std::abs(time.base()) < 120 ? fitting(time.base(), std::span(time_units).first(4), 0.9995) : fitting(time.base(), time_units, 0.9995);
+  const Unit& unit =
+      std::abs(time.base()) < 120 ? fitting(time.base(), std::span(time_units).first(4), 0.9995) : fitting(time.base(), time_units, 0.9995);
   return three_digits(time.base() / unit.scale) + " " + std::string(unit.name);
 }
 

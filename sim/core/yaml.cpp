@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML through yaml-cpp's events: the tree is built here, so that depth and size are bounded while reading and every key keeps its place.
-#include <algorithm>
 #include <fmt/format.h>
-#include <map>
-#include <set>
-#include <sstream>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "sim/core/node_check.hpp"
 

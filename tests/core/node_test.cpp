@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/core/node.hpp"
 
-#include <cstdio>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
 
 namespace shardsim {
 namespace {
@@ -75,7 +76,8 @@ TEST(Yaml, TellsWhereTheSyntaxBreaks) {
 }
 
 TEST(Yaml, HostileTextEndsInAProblem) {
-  EXPECT_THAT(yaml_error("a: " + std::string(100, '[') + std::string(100, ']')), StartsWith("s.yaml:1:67: error: nested more than 64 levels deep"));
+  EXPECT_THAT(yaml_error("a: " + std::string(100, '[') + std::string(100, ']')),
+              StartsWith("s.yaml:1:67: error: nested more than 64 levels deep"));
   EXPECT_THAT(yaml_error("a: " + std::string(20000, '[')), HasSubstr("a bracket is never closed"));
   EXPECT_THAT(yaml_error(std::string(20000, '{')), HasSubstr("a bracket is never closed"));
   std::string dashes, indented;
@@ -131,7 +133,8 @@ TEST(Json, RefusesWhatIsNotStrict) {
 }
 
 TEST(Source, SaysWhyAFileCannotBeRead) {
-  EXPECT_EQ(read_source("/no/such/file.yaml").error().text(), "/no/such/file.yaml: error: cannot read the file: No such file or directory\n");
+  EXPECT_EQ(read_source("/no/such/file.yaml").error().text(),
+            "/no/such/file.yaml: error: cannot read the file: No such file or directory\n");
   EXPECT_THAT(read_source("/").error().text(), HasSubstr("it is a folder"));
   EXPECT_THAT(read_source("/dev/zero").error().text(), HasSubstr("it is larger than 4.00 MiB"));
   const std::string path = testing::TempDir() + "source_test.txt";

@@ -16,7 +16,8 @@ Where at(const std::string& text, int line, int column, const std::string& name 
 
 TEST(Problem, LooksLikeACompilersMessage) {
   Problems problems;
-  problems.add(at("training:\n  micro_batch_sise: 1\n", 2, 3), "unknown key 'micro_batch_sise' in training", {"did you mean 'micro_batch_size'?"});
+  problems.add(at("training:\n  micro_batch_sise: 1\n", 2, 3), "unknown key 'micro_batch_sise' in training",
+               {"did you mean 'micro_batch_size'?"});
   EXPECT_EQ(problems.text(),
             "s.yaml:2:3: error: unknown key 'micro_batch_sise' in training\n"
             "    2 |   micro_batch_sise: 1\n"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/core/units_text.hpp"
 
-#include <clocale>
-#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <limits>
 #include <rapidcheck/gtest.h>
+
+#include <clocale>
+#include <cmath>
+#include <limits>
 
 namespace shardsim {
 namespace {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kept input, and hostile ones that are too large to keep, end in a value or in problems: no crash, no hang.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <iterator>
 #include <map>
 #include <string>
@@ -45,7 +46,12 @@ std::map<std::string, std::string> hostile() {
           {"long line", "model: " + std::string(10'000'000, 'x') + "\n"},
           {"long key", std::string(1'000'000, 'k') + ": 1\n"},
           {"long quoted", "a: \"" + std::string(1'000'000, 'x')},
-          {"many keys", [] { std::string text; for (int i = 0; i < 50000; ++i) text += "k" + std::to_string(i) + ": 1\n"; return text; }()},
+          {"many keys",
+           [] {
+             std::string text;
+             for (int i = 0; i < 50000; ++i) text += "k" + std::to_string(i) + ": 1\n";
+             return text;
+           }()},
           {"many problems", "model: {preset: [" + repeated("x, ", 50000) + "]}\n"},
           {"many documents", repeated("---\na: 1\n", 1000)},
           {"many digits", "a: " + std::string(1'000'000, '9') + "\n"},

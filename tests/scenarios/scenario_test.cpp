@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/scenario.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 namespace shardsim {
@@ -69,9 +70,11 @@ TEST(Scenario, ReadsWhatIsWritten) {
 }
 
 TEST(Scenario, TrainingWords) {
-  const Scenario s = good(base, {"training.activation_checkpointing={every: 2}", "training.attention=plain", "training.dropout=0.1", "training.loss={chunked: 8}",
-                                 "training.optimizer={name: adamw, implementation: fused, weight_decay_groups: split, clip_grad_norm: 1.0, zero_grad: zero}",
-                                 "training.offload=none", "training.compile=true", "training.warm=false", "training.gradient_accumulation_steps=4"});
+  const Scenario s = good(
+      base,
+      {"training.activation_checkpointing={every: 2}", "training.attention=plain", "training.dropout=0.1", "training.loss={chunked: 8}",
+       "training.optimizer={name: adamw, implementation: fused, weight_decay_groups: split, clip_grad_norm: 1.0, zero_grad: zero}",
+       "training.offload=none", "training.compile=true", "training.warm=false", "training.gradient_accumulation_steps=4"});
   EXPECT_EQ(s.training.checkpointing.kind, Checkpointing::full);
   EXPECT_EQ(s.training.checkpointing.every, 2);
   EXPECT_EQ(s.training.attention, AttentionKind::plain);
@@ -114,14 +117,17 @@ TEST(Scenario, PrecisionWordsMeanWhatTheTableSays) {
 }
 
 TEST(Scenario, AnyProfileValueMayBeOverridden) {
-  const Scenario s = good(changed("  nodes: 2\n", "  nodes: 2\n  nic_bandwidth: 100 Gbit/s\n  gpu: {capacity: 40 GiB, gemm: {efficiency: 0.5}}\n  price_per_gpu_hour: 2\n"));
+  const Scenario s = good(
+      changed("  nodes: 2\n",
+              "  nodes: 2\n  nic_bandwidth: 100 Gbit/s\n  gpu: {capacity: 40 GiB, gemm: {efficiency: 0.5}}\n  price_per_gpu_hour: 2\n"));
   EXPECT_DOUBLE_EQ(s.cluster.profile.network.nic_bandwidth.base(), 12.5e9);
   EXPECT_EQ(s.cluster.profile.gpu.capacity, gibibytes(40));
   EXPECT_EQ(s.cluster.profile.gpu.gemm.efficiency, 0.5);
   EXPECT_EQ(s.cluster.profile.gpu.gemm.memory_efficiency, 0.8);  // the profile's
   EXPECT_EQ(s.cluster.profile.price_per_gpu_hour, 2);
   EXPECT_EQ(origin_of(s.cluster.profile, "network.nic_bandwidth"), "set by the scenario");
-  EXPECT_THAT(error(changed("  nodes: 2\n", "  nodes: 2\n  gpu: {capacty: 40 GiB}\n")), HasSubstr("s.yaml:6:9: error: unknown key 'capacty' in gpu"));
+  EXPECT_THAT(error(changed("  nodes: 2\n", "  nodes: 2\n  gpu: {capacty: 40 GiB}\n")),
+              HasSubstr("s.yaml:6:9: error: unknown key 'capacty' in gpu"));
 }
 
 TEST(Scenario, FitsOfAReplacedNetworkAreLeftOut) {
@@ -147,8 +153,9 @@ strategy:
   name: zero4
 )");
   std::size_t last = 0;
-  for (const char* problem : {"s.yaml:2:14: error: cannot read 'models/nope.json'", "s.yaml:5:10: error: expected a whole number from 1", "s.yaml:6:18: error: expected a whole number from 1 to 8",
-                              "s.yaml:8:20: error: expected a whole number", "s.yaml:9:3: error: unknown key 'micro_batch_sise'", "s.yaml:10:14: error: precision cannot be 'half'",
+  for (const char* problem : {"s.yaml:2:14: error: cannot read 'models/nope.json'", "s.yaml:5:10: error: expected a whole number from 1",
+                              "s.yaml:6:18: error: expected a whole number from 1 to 8", "s.yaml:8:20: error: expected a whole number",
+                              "s.yaml:9:3: error: unknown key 'micro_batch_sise'", "s.yaml:10:14: error: precision cannot be 'half'",
                               "s.yaml:12:9: error: name cannot be 'zero4'"}) {
     const auto at = text.find(problem);
     ASSERT_NE(at, std::string::npos) << problem << "\nin\n" << text;
@@ -201,7 +208,8 @@ TEST(Scenario, NeedsItsBlocks) {
 }
 
 TEST(Scenario, AMissingFileSaysWhereItWasLookedFor) {
-  EXPECT_THAT(error(changed("tiny-llama", "nope")), AllOf(StartsWith("s.yaml:2:14: error: cannot read 'models/nope.json'"), HasSubstr("looked for " SHARDSIM_SOURCE_DIR "/scenarios/models/nope.json")));
+  EXPECT_THAT(error(changed("tiny-llama", "nope")), AllOf(StartsWith("s.yaml:2:14: error: cannot read 'models/nope.json'"),
+                                                          HasSubstr("looked for " SHARDSIM_SOURCE_DIR "/scenarios/models/nope.json")));
 }
 
 TEST(Scenario, AConfigThatIsNotJsonIsToldInTheConfig) {
@@ -253,9 +261,7 @@ TEST(Scenario, LoadsFromAFileWithOverrides) {
   std::filesystem::remove(path);
 }
 
-TEST(Scenario, ModelsAreReadOnce) {
-  EXPECT_EQ(good(base).architecture, good(base).architecture);
-}
+TEST(Scenario, ModelsAreReadOnce) { EXPECT_EQ(good(base).architecture, good(base).architecture); }
 
 /// Every scenario that is shipped, by path; profiles and sweeps are none.
 std::vector<std::string> shipped_scenarios() {

@@ -59,7 +59,8 @@ TEST(Options, LeaveTheRestToTheLibrary) {
 
 TEST(Options, BadValuesAreProblemsAndNotGiven) {
   const auto [options, problems] = read(
-      "overlap_comm: yes\nreduce_bucket_size: 0\nbucket_cap_mb: 0.1\nbucket: 25\nbackward_prefetch: BACKWARD_PRO\nwrap: [[a], b]\nno_such: 1\n");
+      "overlap_comm: yes\nreduce_bucket_size: 0\nbucket_cap_mb: 0.1\nbucket: 25\nbackward_prefetch: BACKWARD_PRO\nwrap: [[a], b]\nno_such: "
+      "1\n");
   EXPECT_TRUE(options.values().empty());
   EXPECT_THAT(problems, HasSubstr("s.yaml:1:15: error: expected true or false, got 'yes'"));
   EXPECT_THAT(problems, HasSubstr("s.yaml:2:21: error: expected a whole number of at least 1, got '0'"));
