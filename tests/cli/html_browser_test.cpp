@@ -43,7 +43,9 @@ TEST(HtmlInBrowser, DrawsEveryChartWithoutAComplaint) {
   ASSERT_EQ(run_command_line(words), ExitCode::done);
   const std::string json = testing::internal::GetCapturedStdout();
 
-  const std::string browser = "HOME=" + folder.string() + " chromium --headless --no-sandbox --disable-gpu --enable-logging=stderr --virtual-time-budget=5000 ";
+  const std::string browser = "HOME=" + folder.string() + " chromium --headless --no-sandbox --disable-gpu --disable-background-networking "
+                              "--disable-component-update --disable-extensions --no-first-run --disable-dev-shm-usage --enable-logging=stderr "
+                              "--virtual-time-budget=2000 ";
   ASSERT_EQ(std::system((browser + "--dump-dom file://" + page.string() + " >" + dom.string() + " 2>" + log.string()).c_str()), 0);
   EXPECT_THAT(content(dom), HasSubstr("data-drawn=\"4\""));
   EXPECT_THAT(content(log), Not(HasSubstr("CONSOLE")));
