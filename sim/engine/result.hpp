@@ -70,7 +70,7 @@ struct Memory {
 
 struct StepTime {
   Seconds time, compute, communication, exposed_communication;
-  Seconds host_bound;  ///< nothing of compute, optimizer or communication runs: the host has not issued it, or copies to or from the host hold it up
+  Seconds host_bound;  ///< nothing else runs: the host has not issued it, or copies to or from the host hold it up
   Seconds optimizer;   ///< compute, exposed_communication, host_bound and optimizer add up to the time
   double tokens_per_second = 0, tokens_per_second_per_gpu = 0;
   Flops model_flops, hardware_flops;   ///< per rank and step
