@@ -234,6 +234,8 @@ TensorIndex add(LayerBuilder& b, std::string name, TensorIndex residual, TensorI
   b.read(residual);
   b.read(branch);
   b.forward({1, 3 * n * c});
+  // Compiled, the selective policy keeps only what backward reads; eager it keeps a projection's output even if only a sum reads it.
+  if (b.batch().compile) b.at(branch).kept_by_selective = false;
   if (b.at(branch).dtype == dtype) {
     b.alias_gradient(branch);
   } else {

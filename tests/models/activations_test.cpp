@@ -121,17 +121,24 @@ TEST(Loss, KindsDifferInWhatTheyMaterialise) {
 
 // torchtitan's policy keeps every second product (q, v, gate, down) and the attention output with its log-sum-exp.
 TEST(KeptForBackward, SelectiveKeepsEverySecondProduct) {
-  const auto model = model_of(*preset("llama-3.1-8b"));
-  const LayerType& block = first_block(*model);
-  std::vector<std::string> modules, tensors;
-  for (const Module& m : block.modules)
-    if (m.kept_by_selective) modules.push_back(m.name);
-  for (const Tensor& t : block.tensors)
-    if (t.kept_by_selective) tensors.push_back(block.modules[static_cast<std::size_t>(t.producer)].name);
-  EXPECT_EQ(modules,
-            (std::vector<std::string>{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "mlp.gate_proj", "mlp.down_proj"}));
-  EXPECT_EQ(tensors, (std::vector<std::string>{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "self_attn.attention",
-                                               "mlp.gate_proj", "mlp.down_proj"}));
+  using Names = std::vector<std::string>;
+  const auto kept_names = [](bool compile) {
+    Training training;
+    training.compile = compile;
+    const auto model = model_of(*preset("llama-3.1-8b"), training);
+    const LayerType& block = first_block(*model);
+    Names modules, tensors;
+    for (const Module& m : block.modules)
+      if (m.kept_by_selective) modules.push_back(m.name);
+    for (const Tensor& t : block.tensors)
+      if (t.kept_by_selective) tensors.push_back(block.modules[static_cast<std::size_t>(t.producer)].name);
+    return std::pair{modules, tensors};
+  };
+  const Names modules{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "mlp.gate_proj", "mlp.down_proj"};
+  Names tensors{"self_attn.q_proj", "self_attn.v_proj", "self_attn.attention", "self_attn.attention", "mlp.gate_proj", "mlp.down_proj"};
+  EXPECT_EQ(kept_names(false), std::pair(modules, tensors));
+  tensors.pop_back();  // compiled, what only the residual sum reads is dropped
+  EXPECT_EQ(kept_names(true), std::pair(modules, tensors));
 }
 
 // Autocast: the residual stream stays in fp32, each product casts its input and its weight and keeps both casts.
