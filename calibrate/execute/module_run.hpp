@@ -45,7 +45,11 @@ class ModuleRun {
   [[nodiscard]] std::int64_t head_dim() const;
 
   template <class F>
-  [[nodiscard]] Parts each(F&& f) const;
+  [[nodiscard]] Parts each(F&& f) const {
+    Parts parts;
+    for (std::size_t s = 0; s < sequences_; ++s) parts.push_back(f(s));
+    return parts;
+  }
 
   void lookup_forward();
   void lookup_backward();
