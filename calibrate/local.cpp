@@ -37,7 +37,7 @@ std::vector<Bytes> ring_sizes() {
 
 /// One line "KIND SIZE SECONDS" for each measurement, rank 0's clock. Sizes are interleaved, so that a busy moment of the machine hits
 /// all of them; rank 0 decides when the time is up, and tells it through the barrier.
-std::string ring_rank(int rank, int ranks, Seconds budget, execute::ParentLine& line) {
+std::string ring_rank(int rank, int ranks, Seconds budget, execute::Line& line) {
   execute::Mesh mesh(rank, ranks, [&](const std::vector<int>& ports) { return line.meet(ports); });
   execute::RingCollectives ring(mesh);
   const execute::Members members = execute::members_of(Group{"world", ranks, 1}, rank);
@@ -142,7 +142,7 @@ Profile calibrate_local(const LocalOptions& options, const Progress& progress) {
   describe(profile, std::max(cores, ranks));
   progress(0, fmt::format("ring between {} processes", ranks));
   const Seconds ring_budget = options.budget * 0.5;
-  const auto lines = execute::run_ranks(ranks, [&](int rank, execute::ParentLine& line) { return ring_rank(rank, ranks, ring_budget, line); });
+  const auto lines = execute::run_ranks(ranks, [&](int rank, execute::Line& line) { return ring_rank(rank, ranks, ring_budget, line); });
   CollectiveSamples samples;
   add_measurements(lines[0], ranks, samples);
   profile.collectives = samples.fits();

@@ -32,24 +32,20 @@ void use_ranks(Scenario& scenario, std::int64_t ranks) {
   scenario.cluster.gpus_per_node = ranks;
 }
 
-Execution execute_scenario(const Scenario& scenario, const ExecutionOptions& options) {
+Execution execute_scenario(execute::Platform& platform, const Scenario& scenario, const ExecutionOptions& options) {
   const Job job = scenario.job();
   if (Problems problems = check(job); !problems.empty()) throw InputError(std::move(problems));
   Problems problems;
   for (const std::string& reason : execute::cannot_execute(job)) problems.add(scenario.root.where, reason);
   if (!problems.empty()) throw InputError(std::move(problems));
   const SimulationResult predicted = simulate_scenario(scenario);
-  return {execute::execute_local(job, options), predicted.step.time, std::nullopt};
-}
-
-void need_local(const std::string& backend) {
-  if (backend != "local") throw EnvironmentError("this build has no '" + backend + "' backend: it was built without it");
+  return {execute::execute_on(platform, job, options), predicted.step.time, std::nullopt};
 }
 
 ExitCode run(const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
   const std::string backend = arguments.text("--backend", "local");
-  need_local(backend);
+  const std::unique_ptr<execute::Platform> platform = execute::open_platform(backend);
   Output output(arguments.text("--report", "-"));
   ExecutionOptions options;
   options.steps = static_cast<int>(arguments.integer("--steps", 3, 1, 10'000));
@@ -64,7 +60,7 @@ ExitCode run(const Arguments& arguments) {
   bool agree = true;
   for (Scenario& scenario : scenarios) {
     use_ranks(scenario, summary.ranks);
-    Execution execution = execute_scenario(scenario, options);
+    Execution execution = execute_scenario(*platform, scenario, options);
     if (arguments.given("--time-tolerance")) execution.time_tolerance = arguments.number("--time-tolerance", 0, 0, 1e6);
     agree = agree && execution.agree();
     summary.strategies.push_back(std::move(execution));

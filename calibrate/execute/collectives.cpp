@@ -19,7 +19,7 @@ void move_bytes(std::span<const std::byte> from, Span to) {
 /// One collective under way: the ring's geometry and the payload cut into segments.
 class Ring {
  public:
-  Ring(Mesh& mesh, const Members& members, const CollectiveCall& call) : mesh_(mesh), members_(members), call_(call), n_(members.size()) {
+  Ring(Transport& transport, const Members& members, const CollectiveCall& call) : transport_(transport), members_(members), call_(call), n_(members.size()) {
     const std::int64_t size = size_of(call.dtype);
     const auto bytes = static_cast<std::int64_t>(call.full.size());
     if (bytes % size != 0) throw std::logic_error("a payload ends inside an element");
@@ -59,7 +59,7 @@ class Ring {
 
   /// Step k passes on segment r - k and receives segment r - k - 1.
   void circulate() {
-    for (int k = 0; k < n_ - 1; ++k) mesh_.exchange(next(), segment(members_.index - k), previous(), segment(members_.index - k - 1));
+    for (int k = 0; k < n_ - 1; ++k) transport_.exchange(next(), segment(members_.index - k), previous(), segment(members_.index - k - 1));
   }
 
   /// Step k passes on the running sum of segment r - k - 1 and adds the own values to that of segment r - k - 2, which arrives.
@@ -76,7 +76,7 @@ class Ring {
     for (int k = 0; k < n_ - 1; ++k) {
       const Span mine = segment(members_.index - k - 2);
       const Span in(arriving.data(), mine.size());
-      mesh_.exchange(next(), {running.data(), segment(members_.index - k - 1).size()}, previous(), in);
+      transport_.exchange(next(), {running.data(), segment(members_.index - k - 1).size()}, previous(), in);
       combine(in, mine, call_.dtype, call_.reduction);
       running.swap(arriving);
     }
@@ -101,7 +101,7 @@ class Ring {
     for (std::size_t begin = 0; begin < call_.full.size() || !waiting.empty(); begin += chunk) {
       const Span now = begin < call_.full.size() ? call_.full.subspan(begin, std::min(chunk, call_.full.size() - begin)) : Span{};
       const Span out = receives ? waiting : now;
-      mesh_.exchange(next(), sends ? out : Span{}, previous(), receives ? now : Span{});
+      transport_.exchange(next(), sends ? out : Span{}, previous(), receives ? now : Span{});
       waiting = receives ? now : Span{};
     }
   }
@@ -112,9 +112,9 @@ class Ring {
     const bool root = place == n_ - 1;
     std::vector<std::byte> sum(call_.full.begin(), call_.full.end());
     std::vector<std::byte> arriving(place > 0 ? sum.size() : 0);
-    mesh_.exchange(next(), {}, previous(), arriving);
+    transport_.exchange(next(), {}, previous(), arriving);
     if (place > 0) combine(sum, arriving, call_.dtype, call_.reduction);
-    if (!root) return mesh_.exchange(next(), sum, previous(), {});
+    if (!root) return transport_.exchange(next(), sum, previous(), {});
     move_bytes(sum, call_.full);
     finish(call_.full);
   }
@@ -126,13 +126,13 @@ class Ring {
     const auto slot = [&](int i) { return Span(received).subspan(static_cast<std::size_t>(((i % n_) + n_) % n_) * part, part); };
     move_bytes(own(), slot(members_.index));
     for (int k = 1; k < n_; ++k)
-      mesh_.exchange(member(members_.index + k), segment(members_.index + k), member(members_.index - k), slot(members_.index - k));
+      transport_.exchange(member(members_.index + k), segment(members_.index + k), member(members_.index - k), slot(members_.index - k));
     move_bytes(received, call_.full);
   }
 
   static constexpr std::size_t chunk = 64u << 10;
 
-  Mesh& mesh_;
+  Transport& transport_;
   const Members& members_;
   const CollectiveCall& call_;
   int n_;
@@ -151,6 +151,6 @@ Members members_of(const Group& group, int rank) {
   return members;
 }
 
-void RingCollectives::run(const Members& members, const CollectiveCall& call) { Ring(mesh_, members, call).run(); }
+void run_ring(Transport& transport, const Members& members, const CollectiveCall& call) { Ring(transport, members, call).run(); }
 
 }  // namespace shardsim::execute

@@ -44,12 +44,15 @@ class Collectives {
   [[nodiscard]] virtual std::string counted_by() const = 0;
 };
 
-/// The ring algorithms (NCCL's order: rank r ends a reduce-scatter owning segment r) over a mesh.
+/// The ring algorithms (NCCL's order: rank r ends a reduce-scatter owning segment r).
 /// Sums in fp32, rounded to the dtype at every hop, as a ring with that wire format does; averages divide once, at the end.
+void run_ring(Transport& transport, const Members& members, const CollectiveCall& call);
+
+/// Rings over TCP.
 class RingCollectives final : public Collectives {
  public:
   explicit RingCollectives(Mesh& mesh) : mesh_(mesh) {}
-  void run(const Members& members, const CollectiveCall& call) override;
+  void run(const Members& members, const CollectiveCall& call) override { run_ring(mesh_, members, call); }
   [[nodiscard]] Bytes sent() const override { return mesh_.acknowledged(); }
   [[nodiscard]] std::string counted_by() const override { return "kernel: TCP_INFO tcpi_bytes_acked"; }
 

@@ -2,7 +2,6 @@
 #include "calibrate/execute/execution.hpp"
 
 #include <signal.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +10,6 @@
 #include "calibrate/execute/element.hpp"
 #include "calibrate/execute/machine.hpp"
 #include "calibrate/execute/optimizer.hpp"
-#include "calibrate/execute/ranks.hpp"
 #include "calibrate/execute/reference.hpp"
 #include "calibrate/execute/trainer.hpp"
 #include "sim/engine/memory.hpp"
@@ -71,23 +69,11 @@ RankReport report_from(const std::string& text) {
   return report;
 }
 
-Bytes high_water_mark() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return kibibytes(usage.ru_maxrss);
-}
-
 /// Everything a rank does.
-RankReport run_rank(const Job& job, const ExecutionOptions& options, const Reference& reference, int rank, ParentLine& line) {
-  const auto ranks = static_cast<int>(job.world_size);
-  const Rendezvous meet = [&](const std::vector<int>& ports) { return line.meet(ports); };
-  Mesh payload(rank, ranks, meet, options.network);
-  MeshOptions without_fault = options.network;
-  without_fault.fault.reset();
-  Mesh scalars(rank, ranks, meet, without_fault);
-  RingCollectives traffic(payload), control(scalars);
+RankReport run_rank(Platform& platform, const Job& job, const ExecutionOptions& options, const Reference& reference, int rank, Line& line) {
+  const std::unique_ptr<Backend> backend = platform.open(rank, static_cast<int>(job.world_size), line, options.network);
   const Schedule schedule = schedule_of(job, rank);
-  Machine machine(schedule, {*job.model, job.training, shares_of(job), traffic, control});
+  Machine machine(schedule, {*job.model, job.training, shares_of(job), *backend});
   RankReport report;
   GradientCheck check{&reference.gradients};
   for (int step = 0; step < options.steps; ++step) {
@@ -97,12 +83,12 @@ RankReport run_rank(const Job& job, const ExecutionOptions& options, const Refer
     report.losses.push_back(machine.step(check));
     report.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
-  report.sent = traffic.sent();
-  report.control = control.sent();
-  report.counted_by = traffic.counted_by();
+  report.sent = backend->traffic().sent();
+  report.control = backend->control().sent();
+  report.counted_by = backend->traffic().counted_by();
   report.peak = machine.memory().peak;
   report.by_category = machine.memory().at_peak;
-  report.high_water = high_water_mark();
+  report.high_water = backend->high_water();
   report.gradient_difference = check.largest_difference;
   report.parameters_digest = machine.parameters_digest();
   line.barrier();  // nobody closes a connection that another still reads its counter on
@@ -181,10 +167,10 @@ double loss_tolerance(const Training& training, const std::vector<double>& losse
   return roundoff(training) * *std::max_element(losses.begin(), losses.end()) * (1 + 0.1 * steps);
 }
 
-ExecutionResult execute_local(const Job& job, const ExecutionOptions& options) {
+ExecutionResult execute_on(Platform& platform, const Job& job, const ExecutionOptions& options) {
   const Reference reference = train_alone(*job.model, job.training, shares_of(job), options.steps);
-  const auto texts = run_ranks(static_cast<int>(job.world_size), [&](int rank, ParentLine& line) {
-    return to_text(run_rank(job, options, reference, rank, line));
+  const auto texts = platform.run(static_cast<int>(job.world_size), [&](int rank, Line& line) {
+    return to_text(run_rank(platform, job, options, reference, rank, line));
   });
   std::vector<RankReport> reports;
   for (const std::string& text : texts) reports.push_back(report_from(text));
@@ -199,6 +185,11 @@ ExecutionResult execute_local(const Job& job, const ExecutionOptions& options) {
   result.loss.tolerance = loss_tolerance(job.training, reference.losses, options.steps);
   result.gradient.tolerance = gradient_tolerance(job.training, job.world_size, options.steps);
   return result;
+}
+
+ExecutionResult execute_local(const Job& job, const ExecutionOptions& options) {
+  LocalPlatform platform;
+  return execute_on(platform, job, options);
 }
 
 }  // namespace shardsim::execute

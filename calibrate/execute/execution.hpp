@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/execute/mesh.hpp"
+#include "calibrate/execute/backend.hpp"
 #include "sim/core/problem.hpp"
 #include "strategies/strategy.hpp"
 
@@ -34,7 +34,7 @@ struct ExecutionResult {
   ByRank control;                                ///< scalars and flags, on connections of their own
   ByRank peak;                                   ///< of the buffers of the schedule
   std::vector<std::vector<Bytes>> peak_by_category;  ///< measured, by rank and Category
-  std::vector<Bytes> high_water;                 ///< of each process (VmHWM): pages, code and the trainer's own scratch included
+  std::vector<Bytes> high_water;                 ///< as something outside counted it; of a process: pages, code and the trainer's own scratch included
   std::vector<double> step_seconds;              ///< measured, by step: the slowest rank
   std::vector<double> reference_losses, losses;  ///< by step: mean over the global batch
   Closeness loss;
@@ -54,8 +54,10 @@ struct ExecutionOptions {
 /// What of a job cannot be executed, as sentences; empty if it can.
 [[nodiscard]] std::vector<std::string> cannot_execute(const Job& job);
 
-/// `job.rank` is ignored: each of the `job.world_size` processes runs the program of its own rank. Throws EnvironmentError when a rank dies
+/// `job.rank` is ignored: each of the `job.world_size` ranks runs the program of its own. Throws EnvironmentError when a rank dies
 /// or cannot be reached.
+[[nodiscard]] ExecutionResult execute_on(Platform& platform, const Job& job, const ExecutionOptions& options = {});
+/// On N processes of this machine.
 [[nodiscard]] ExecutionResult execute_local(const Job& job, const ExecutionOptions& options = {});
 
 /// Bytes that the rank of `schedule` sends in one step by the ring's segments: payload, and control.

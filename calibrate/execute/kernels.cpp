@@ -18,7 +18,6 @@ constexpr float rotary_base = 10000.0F;
 
 ConstView view(const Matrix& m) { return {m.values.data(), m.rows, m.columns, Eigen::OuterStride<>(m.columns)}; }
 View view(Matrix& m) { return {m.values.data(), m.rows, m.columns, Eigen::OuterStride<>(m.columns)}; }
-ConstView view(Weights w, std::int64_t rows) { return {w.data(), rows, static_cast<std::int64_t>(w.size()) / rows, Eigen::OuterStride<>(static_cast<std::int64_t>(w.size()) / rows)}; }
 
 /// Columns [head * dim, (head + 1) * dim).
 ConstView head_of(const Matrix& m, std::int64_t head, std::int64_t dim) { return {m.values.data() + head * dim, m.rows, dim, Eigen::OuterStride<>(m.columns)}; }
@@ -40,21 +39,35 @@ float scale_of(std::int64_t head_dim) { return 1.0F / std::sqrt(static_cast<floa
 
 }  // namespace
 
-Matrix linear(const Matrix& x, Weights weight, Weights bias, std::int64_t out) {
+void product_on_host(const Product& p) {
+  const auto map = [](const float* values, std::int64_t rows, std::int64_t columns) { return ConstView(values, rows, columns, Eigen::OuterStride<>(columns)); };
+  const ConstView a = p.transpose_a ? map(p.a, p.inner, p.rows) : map(p.a, p.rows, p.inner);
+  const ConstView b = p.transpose_b ? map(p.b, p.columns, p.inner) : map(p.b, p.inner, p.columns);
+  View c(p.c, p.rows, p.columns, Eigen::OuterStride<>(p.columns));
+  if (!p.accumulate) c.setZero();
+  if (p.transpose_a && p.transpose_b) c.noalias() += a.transpose() * b.transpose();
+  else if (p.transpose_a) c.noalias() += a.transpose() * b;
+  else if (p.transpose_b) c.noalias() += a * b.transpose();
+  else c.noalias() += a * b;
+}
+
+Matrix linear(const Products& products, const Matrix& x, Weights weight, Weights bias, std::int64_t out) {
   Matrix y(x.rows, out);
-  view(y).noalias() = view(x) * view(weight, out).transpose();
+  products({.a = x.values.data(), .b = weight.data(), .c = y.values.data(), .rows = x.rows, .columns = out, .inner = x.columns, .transpose_b = true});
   if (!bias.empty()) view(y).rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), out);
   return y;
 }
 
-Matrix linear_backward_input(const Matrix& dy, Weights weight, std::int64_t in) {
+Matrix linear_backward_input(const Products& products, const Matrix& dy, Weights weight, std::int64_t in) {
   Matrix dx(dy.rows, in);
-  view(dx).noalias() = view(dy) * view(weight, dy.columns);
+  products({.a = dy.values.data(), .b = weight.data(), .c = dx.values.data(), .rows = dy.rows, .columns = in, .inner = dy.columns});
   return dx;
 }
 
-void linear_backward_weight(const Matrix& x, const Matrix& dy, Sums weight, Sums bias) {
-  if (!weight.empty()) View(weight.data(), dy.columns, x.columns, Eigen::OuterStride<>(x.columns)).noalias() += view(dy).transpose() * view(x);
+void linear_backward_weight(const Products& products, const Matrix& x, const Matrix& dy, Sums weight, Sums bias) {
+  if (!weight.empty())
+    products({.a = dy.values.data(), .b = x.values.data(), .c = weight.data(), .rows = dy.columns, .columns = x.columns, .inner = dy.rows,
+              .transpose_a = true, .accumulate = true});
   if (!bias.empty()) Eigen::Map<Eigen::RowVectorXf>(bias.data(), dy.columns) += view(dy).colwise().sum();
 }
 

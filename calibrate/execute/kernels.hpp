@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,12 +26,23 @@ struct Matrix {
 using Weights = std::span<const float>;  ///< (out, in), row-major
 using Sums = std::span<float>;           ///< gradients of weights are added to
 
+/// c = a b, or c += a b. Row-major, without gaps; a is (rows, inner) and b (inner, columns), or stored the other way round if transposed.
+struct Product {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  float* c = nullptr;
+  std::int64_t rows = 0, columns = 0, inner = 0;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+};
+using Products = std::function<void(const Product&)>;
+void product_on_host(const Product& product);
+
 /// y = x W^T + b; `bias` may be empty.
-[[nodiscard]] Matrix linear(const Matrix& x, Weights weight, Weights bias, std::int64_t out);
+[[nodiscard]] Matrix linear(const Products& products, const Matrix& x, Weights weight, Weights bias, std::int64_t out);
 /// dx = dy W.
-[[nodiscard]] Matrix linear_backward_input(const Matrix& dy, Weights weight, std::int64_t in);
+[[nodiscard]] Matrix linear_backward_input(const Products& products, const Matrix& dy, Weights weight, std::int64_t in);
 /// dW += dy^T x, db += column sums of dy; empty spans are left out.
-void linear_backward_weight(const Matrix& x, const Matrix& dy, Sums weight, Sums bias);
+void linear_backward_weight(const Products& products, const Matrix& x, const Matrix& dy, Sums weight, Sums bias);
 
 /// Root mean square of groups of `size` elements of each row: inverse, one a group.
 [[nodiscard]] Matrix inverse_rms(const Matrix& x, std::int64_t size);

@@ -34,7 +34,8 @@ std::vector<ParameterShape> shapes_of(const Model& model) {
 }
 
 Machine::Machine(const Schedule& schedule, const MachineParts& parts)
-    : schedule_(schedule), parts_(parts), store_(schedule, shapes_of(parts.model)), trainer_(parts.model, parts.training) {
+    : schedule_(schedule), parts_(parts), store_(schedule, shapes_of(parts.model), parts.backend),
+      trainer_(parts.model, parts.training, [&backend = parts.backend](const Product& p) { backend.product(p); }) {
   for (std::size_t c = 0; c < schedule.communicators.size(); ++c)
     members_.push_back(members_of(schedule.group_of(CommunicatorId{static_cast<std::int32_t>(c)}), static_cast<int>(schedule.rank)));
   fill_start_values();
@@ -78,6 +79,7 @@ std::vector<double> Machine::step(GradientCheck& check) {
     losses.resize(static_cast<std::size_t>(micro_batch_ + 1));
     losses.back() = trainer_.loss();
   }
+  parts_.backend.synchronize();
   return losses;
 }
 
@@ -181,13 +183,19 @@ void Machine::release(BufferId id) {
 std::vector<float> Machine::read(BufferId buffer, std::int64_t begin, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   const DType type = schedule_.at(buffer).dtype;
-  decode(elements_of(store_.bytes_of(buffer), type, begin, count), type, values);
+  const std::span<const std::byte> memory = elements_of(store_.bytes_of(buffer), type, begin, count);
+  staging_.resize(memory.size());
+  parts_.backend.read(memory, staging_);
+  decode(staging_, type, values);
   return values;
 }
 
 void Machine::write(BufferId buffer, std::int64_t begin, std::span<const float> values) {
   const DType type = schedule_.at(buffer).dtype;
-  encode(values, type, elements_of(store_.bytes_of(buffer), type, begin, static_cast<std::int64_t>(values.size())));
+  const std::span<std::byte> memory = elements_of(store_.bytes_of(buffer), type, begin, static_cast<std::int64_t>(values.size()));
+  staging_.resize(memory.size());
+  encode(values, type, staging_);
+  parts_.backend.write(staging_, memory);
 }
 
 // Communication ------------------------------------------------------------------------------------------------------------------
@@ -217,11 +225,11 @@ void Machine::run(const Communicate& action) {
   if (action.control) {  // what a flag or a norm says changes nothing here: only that it travels counts
     scratch.resize(static_cast<std::size_t>(bytes(action.payload, action.dtype).value()));
     call.full = scratch;
-    return parts_.control.run(members, call);
+    return parts_.backend.control().run(members, call);
   }
   call.full = payload(full, action);
   if (shard.valid() && shard != full) call.shard = own_shard(shard, action, members);
-  parts_.traffic.run(members, call);
+  parts_.backend.traffic().run(members, call);
 }
 
 // Copies and updates -------------------------------------------------------------------------------------------------------------
@@ -242,7 +250,7 @@ const std::vector<Overlap>& Machine::shared(BufferId source, BufferId target) {
 
 void Machine::run(const Copy& action) {
   if (!action.source.valid()) {
-    std::ranges::fill(store_.bytes_of(action.target), std::byte{0});
+    parts_.backend.fill(store_.bytes_of(action.target), std::byte{0});
     return;
   }
   for (const Overlap& part : shared(action.source, action.target)) {

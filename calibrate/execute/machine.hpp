@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "calibrate/execute/collectives.hpp"
+#include "calibrate/execute/backend.hpp"
 #include "calibrate/execute/store.hpp"
 #include "calibrate/execute/trainer.hpp"
 #include "calibrate/execute/workspace.hpp"
@@ -22,8 +22,7 @@ struct MachineParts {
   const Model& model;
   const Training& training;
   BatchShares shares;
-  Collectives& traffic;   ///< payloads
-  Collectives& control;   ///< scalars and flags
+  Backend& backend;
 };
 
 /// Gradients as the optimizer reads them, compared with what they should be: relative to the largest element of each parameter.
@@ -37,7 +36,7 @@ class Machine final : private Workspace {
   /// Allocates what is alive before the step and gives parameters their start values.
   Machine(const Schedule& schedule, const MachineParts& parts);
 
-  /// Runs the schedule once. Returns the mean loss of each micro-batch.
+  /// Runs the schedule once, to its end. Returns the mean loss of each micro-batch.
   [[nodiscard]] std::vector<double> step(GradientCheck& check);
 
   [[nodiscard]] const MemoryCount& memory() const { return store_.count(); }
@@ -79,6 +78,7 @@ class Machine final : private Workspace {
   std::vector<Members> members_;                                     // by communicator
   std::map<std::array<std::int32_t, 3>, BufferId> tensors_;          // live tensors
   std::map<std::pair<LayoutId, LayoutId>, std::vector<Overlap>> overlaps_;
+  std::vector<std::byte> staging_;              // bytes on their way between a buffer and floats
   std::uint64_t digest_ = 0xcbf29ce484222325u;  // FNV-1a, a word at a time
   std::int64_t steps_ = 0;
   std::int32_t micro_batch_ = -1;

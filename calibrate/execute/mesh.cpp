@@ -139,7 +139,7 @@ void Descriptor::reset() {
 }
 
 Mesh::Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions& options)
-    : rank_(rank), options_(options), peers_(static_cast<std::size_t>(ranks)) {
+    : rank_(rank), options_(options), peers_(static_cast<std::size_t>(ranks)), saboteur_(rank, options.fault) {
   const auto deadline = Clock::now() + options.connect_timeout;
   // One listener for each higher rank: whoever arrives on it is known without a byte being said.
   std::vector<Descriptor> listeners(static_cast<std::size_t>(ranks));
@@ -160,17 +160,8 @@ Mesh::Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions&
     if (peer.socket.valid()) peer.acknowledged_before = acknowledged_on(peer.socket.get());
 }
 
-std::span<const std::byte> Mesh::sabotage(std::span<const std::byte> out) {
-  const std::int64_t begin = sent_;
-  sent_ += static_cast<std::int64_t>(out.size());
-  if (!options_.fault || options_.fault->rank != rank_ || options_.fault->byte < begin || options_.fault->byte >= sent_) return out;
-  tampered_.assign(out.begin(), out.end());
-  tampered_[static_cast<std::size_t>(options_.fault->byte - begin)] ^= std::byte{0x40};  // an exponent bit, in the high byte of a number
-  return tampered_;
-}
-
 void Mesh::exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) {
-  out = sabotage(out);
+  out = saboteur_.next(out);
   const int sender = out.empty() ? -1 : peers_[static_cast<std::size_t>(to)].socket.get();
   const int receiver = in.empty() ? -1 : peers_[static_cast<std::size_t>(from)].socket.get();
   while (!out.empty() || !in.empty()) {

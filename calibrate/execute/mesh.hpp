@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "calibrate/execute/transport.hpp"
 #include "sim/core/units.hpp"
 
 namespace shardsim::execute {
@@ -33,12 +33,6 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// A test's sabotage: one bit of the `byte`-th payload byte that `rank` sends arrives flipped.
-struct WireFault {
-  int rank = 0;
-  std::int64_t byte = 0;
-};
-
 /// Gives the ports that this rank listens on (one for each rank; 0 where it does not) and receives everybody's, by rank.
 using Rendezvous = std::function<std::vector<std::vector<int>>(const std::vector<int>& ports)>;
 
@@ -50,7 +44,7 @@ struct MeshOptions {
   std::optional<WireFault> fault{};
 };
 
-class Mesh {
+class Mesh final : public Transport {
  public:
   /// Connects `rank` with all others on ephemeral ports. Throws EnvironmentError when that fails or takes too long.
   Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions& options = {});
@@ -58,9 +52,7 @@ class Mesh {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return static_cast<int>(peers_.size()); }
 
-  /// Sends `out` to one rank while receiving `in` from another (or the same); either may be empty.
-  /// Throws EnvironmentError when a connection breaks or stands still.
-  void exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in);
+  void exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) override;
 
   /// Payload bytes that the kernel has seen acknowledged since the connections were made (TCP_INFO tcpi_bytes_acked), once
   /// everything sent is. Throws EnvironmentError if that does not happen within the idle timeout.
@@ -71,13 +63,10 @@ class Mesh {
     Descriptor socket;
     std::int64_t acknowledged_before = 0;  // the handshake's own SYN counts on the side that connects
   };
-  [[nodiscard]] std::span<const std::byte> sabotage(std::span<const std::byte> out);
-
   int rank_;
   MeshOptions options_;
   std::vector<Peer> peers_;
-  std::int64_t sent_ = 0;  // only to find the byte of a fault
-  std::vector<std::byte> tampered_;
+  Saboteur saboteur_;
 };
 
 }  // namespace shardsim::execute

@@ -191,7 +191,7 @@ void ModuleRun::linear_forward() {
   }
   const std::vector<float> bias = has_parameter(1) ? weights(1) : std::vector<float>();
   const std::int64_t out = trainer_.model_.at(parameter(0)).shape.front();
-  store(output, each([&](std::size_t s) { return linear(x[s], weight, bias, out); }));
+  store(output, each([&](std::size_t s) { return linear(trainer_.products_, x[s], weight, bias, out); }));
 }
 
 void ModuleRun::linear_backward() {
@@ -200,12 +200,12 @@ void ModuleRun::linear_backward() {
   const std::int64_t in = trainer_.model_.at(parameter(0)).shape.back();
   if (wanted(argument(0))) {
     const std::vector<float> weight = cast_weight >= 0 ? workspace_.load({layer_, cast_weight, false}) : weights(0);
-    contribute(argument(0), each([&](std::size_t s) { return linear_backward_input(dy[s], weight, in); }));
+    contribute(argument(0), each([&](std::size_t s) { return linear_backward_input(trainer_.products_, dy[s], weight, in); }));
   }
   std::vector<float> weight_sums = zeros_if_trained(0), bias_sums = zeros_if_trained(1);
   if (weight_sums.empty() && bias_sums.empty()) return;
   const Parts x = weight_sums.empty() ? Parts(sequences_) : load(cast_input >= 0 ? cast_input : argument(0));
-  for (std::size_t s = 0; s < sequences_; ++s) linear_backward_weight(x[s], dy[s], weight_sums, bias_sums);
+  for (std::size_t s = 0; s < sequences_; ++s) linear_backward_weight(trainer_.products_, x[s], dy[s], weight_sums, bias_sums);
   if (cast_weight >= 0) round_all(weight_sums, tensor(cast_weight).dtype);  // the product's dtype; autograd casts it back
   add_gradient(0, weight_sums);
   add_gradient(1, bias_sums);

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -68,25 +67,21 @@ std::optional<Message> read_message(int fd) {
   return message;
 }
 
-/// A list of texts as one text, and back.
-std::string pack(const std::vector<std::string>& texts) {
-  std::string packed;
-  for (const auto& text : texts) packed.append(std::to_string(text.size())).append(1, ':').append(text);
-  return packed;
-}
+/// A rank's line to the parent, who answers when all have spoken.
+class ParentLine final : public Line {
+ public:
+  explicit ParentLine(Descriptor socket) : socket_(std::move(socket)) {}
 
-std::vector<std::string> unpack(std::string_view packed) {
-  std::vector<std::string> texts;
-  while (!packed.empty()) {
-    std::size_t size = 0;
-    const auto colon = packed.find(':');
-    if (colon == std::string_view::npos) throw std::logic_error("a message between ranks is cut off");
-    std::from_chars(packed.data(), packed.data() + colon, size);
-    texts.emplace_back(packed.substr(colon + 1, size));
-    packed.remove_prefix(std::min(packed.size(), colon + 1 + size));
+  std::vector<std::string> gather(const std::string& text) override {
+    if (!write_message(socket_.get(), {Kind::gather, text})) throw EnvironmentError("the parent is gone");
+    const auto answer = read_message(socket_.get());
+    if (!answer) throw EnvironmentError("the parent is gone");
+    return unpack(answer->text);
   }
-  return texts;
-}
+
+ private:
+  Descriptor socket_;
+};
 
 [[noreturn]] void live_as_rank(int rank, pid_t parent, Descriptor socket, const RankBody& body) {
   // The kernel ends this process with its parent; the check closes the gap between fork and prctl.
@@ -227,24 +222,6 @@ class Parent {
 };
 
 }  // namespace
-
-std::vector<std::string> ParentLine::gather(const std::string& text) {
-  if (!write_message(socket_.get(), {Kind::gather, text})) throw EnvironmentError("the parent is gone");
-  const auto answer = read_message(socket_.get());
-  if (!answer) throw EnvironmentError("the parent is gone");
-  return unpack(answer->text);
-}
-
-std::vector<std::vector<int>> ParentLine::meet(const std::vector<int>& ports) {
-  std::vector<std::string> texts;
-  for (int port : ports) texts.push_back(std::to_string(port));
-  std::vector<std::vector<int>> table;
-  for (const std::string& row : gather(pack(texts))) {
-    table.emplace_back();
-    for (const std::string& port : unpack(row)) table.back().push_back(std::stoi(port));
-  }
-  return table;
-}
 
 std::vector<std::string> run_ranks(int n, const RankBody& body, const RanksOptions& options) { return Parent(n, body, options).run(); }
 

@@ -3,31 +3,13 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "calibrate/execute/line.hpp"
 #include "calibrate/execute/mesh.hpp"
 
 namespace shardsim::execute {
-
-/// A rank's line to the parent.
-class ParentLine {
- public:
-  explicit ParentLine(Descriptor socket) : socket_(std::move(socket)) {}
-
-  /// Everybody's `text`, by rank, once all ranks have called this. Also serves as a barrier.
-  [[nodiscard]] std::vector<std::string> gather(const std::string& text);
-  void barrier() { (void)gather({}); }
-  /// A Rendezvous for Mesh.
-  [[nodiscard]] std::vector<std::vector<int>> meet(const std::vector<int>& ports);
-
- private:
-  Descriptor socket_;
-};
-
-/// What a rank does in its own process; the text it returns goes to the parent.
-using RankBody = std::function<std::string(int rank, ParentLine& line)>;
 
 struct RanksOptions {
   std::chrono::milliseconds grace{2'000};  ///< after the first rank has failed, how long the others may take to notice by themselves

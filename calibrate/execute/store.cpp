@@ -2,11 +2,8 @@
 #include "calibrate/execute/store.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <stdexcept>
-
-#include "sim/core/problem.hpp"
+#include <utility>
 
 namespace shardsim::execute {
 namespace {
@@ -16,8 +13,8 @@ constexpr std::size_t untouched = 16u << 20;
 
 }  // namespace
 
-BufferStore::BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes)
-    : schedule_(schedule), memory_(schedule.buffers.size()), views_(schedule.buffers.size()) {
+BufferStore::BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes, Backend& backend)
+    : schedule_(schedule), backend_(backend), memory_(schedule.buffers.size()), views_(schedule.buffers.size()) {
   for (std::size_t l = 0; l < schedule.layouts.size(); ++l) expansions_.push_back(expand(schedule, LayoutId{static_cast<std::int32_t>(l)}, shapes));
   for (std::size_t b = 0; b < schedule.buffers.size(); ++b) {
     const Buffer& buffer = schedule.buffers[b];
@@ -29,14 +26,19 @@ BufferStore::BufferStore(const Schedule& schedule, std::span<const ParameterShap
   }
 }
 
+BufferStore::~BufferStore() {
+  for (std::size_t b = 0; b < memory_.size(); ++b)
+    if (memory_[b] != nullptr) backend_.free(memory_[b], schedule_.buffers[b].host);
+}
+
 void BufferStore::allocate(BufferId id, bool zeros) {
   const Buffer& buffer = schedule_.at(id);
   if (alive(id)) throw std::logic_error("buffer " + to_text(buffer.label, schedule_) + " is allocated twice");
   const auto size = static_cast<std::size_t>(buffer.size().value());
-  memory_[index(id)].reset(static_cast<std::byte*>(std::calloc(std::max<std::size_t>(1, size), 1)));
-  if (memory_[index(id)] == nullptr) throw EnvironmentError("there is no memory for " + to_text(buffer.label, schedule_));
+  std::byte*& memory = memory_[index(id)];
+  memory = backend_.allocate(buffer.size(), buffer.host);
   const bool added_to = buffer.tensor.gradient || buffer.role == Role::gradient;
-  if (!added_to && !zeros && size < untouched) std::memset(memory_[index(id)].get(), 0xff, size);
+  if (!added_to && !zeros && size < untouched) backend_.fill({memory, size}, std::byte{0xff});
   change(buffer, +1);
   set_role(id, true);
   for (BufferId view : views_[index(id)]) set_role(view, true);
@@ -44,7 +46,7 @@ void BufferStore::allocate(BufferId id, bool zeros) {
 
 void BufferStore::free(BufferId id) {
   if (!alive(id)) throw std::logic_error("buffer " + to_text(schedule_.at(id).label, schedule_) + " is freed but not alive");
-  memory_[index(id)].reset();
+  backend_.free(std::exchange(memory_[index(id)], nullptr), schedule_.at(id).host);
   change(schedule_.at(id), -1);
   set_role(id, false);
   for (BufferId view : views_[index(id)]) set_role(view, false);
@@ -59,7 +61,7 @@ std::span<std::byte> BufferStore::bytes_of(BufferId id) {
   const Buffer& buffer = schedule_.at(id);
   if (!alive(id)) throw std::logic_error("buffer " + to_text(buffer.label, schedule_) + " is used but not alive");
   const auto size = static_cast<std::size_t>(buffer.size().value());
-  if (!buffer.view_of.valid()) return {memory_[index(id)].get(), size};
+  if (!buffer.view_of.valid()) return {memory_[index(id)], size};
   const auto begin = static_cast<std::size_t>(bytes(buffer.view_offset, schedule_.at(buffer.view_of).dtype).value());
   return bytes_of(buffer.view_of).subspan(begin, size);
 }

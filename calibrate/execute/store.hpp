@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "calibrate/execute/backend.hpp"
 #include "sim/core/layout.hpp"
 #include "sim/core/schedule.hpp"
 
@@ -22,8 +21,11 @@ struct MemoryCount {
 
 class BufferStore {
  public:
-  /// Takes apart the layouts of `schedule`, which outlives the store. Nothing is allocated yet.
-  BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes);
+  /// Takes apart the layouts of `schedule`. Nothing is allocated yet. Schedule and backend outlive the store.
+  BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes, Backend& backend);
+  BufferStore(const BufferStore&) = delete;
+  BufferStore& operator=(const BufferStore&) = delete;
+  ~BufferStore();
 
   /// New memory: zeros for gradients and activations' gradients, which are added to; NaN for everything else, so that whoever reads
   /// what nobody wrote is found out. `zeros`: zeros for everything.
@@ -31,7 +33,7 @@ class BufferStore {
   void free(BufferId buffer);
 
   [[nodiscard]] bool alive(BufferId buffer) const;
-  /// Throws std::logic_error if the buffer is not alive.
+  /// Memory of the backend. Throws std::logic_error if the buffer is not alive.
   [[nodiscard]] std::span<std::byte> bytes_of(BufferId buffer);
   /// Which parameters stand where in it; empty for opaque contents.
   [[nodiscard]] const std::vector<Piece>& pieces(BufferId buffer) const;
@@ -45,10 +47,8 @@ class BufferStore {
   void change(const Buffer& buffer, std::int64_t sign);
 
   const Schedule& schedule_;
-  struct Release {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::vector<std::unique_ptr<std::byte[], Release>> memory_;  // by buffer
+  Backend& backend_;
+  std::vector<std::byte*> memory_;                     // by buffer; null: not alive
   std::vector<Expansion> expansions_;                  // by layout
   std::vector<std::vector<BufferId>> views_;           // by buffer: those that lie in it
   std::vector<std::vector<BufferId>> by_role_{3};

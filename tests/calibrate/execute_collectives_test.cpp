@@ -57,7 +57,7 @@ struct Outcome {
 };
 
 std::vector<Outcome> run_collective(int n, std::int64_t count, CollectiveCall call) {
-  const auto texts = run_ranks(n, [&](int rank, ParentLine& line) {
+  const auto texts = run_ranks(n, [&](int rank, Line& line) {
     Mesh mesh(rank, n, [&](const auto& ports) { return line.meet(ports); });
     RingCollectives ring(mesh);
     auto buffer = bytes_of(start(rank, count), call.dtype);
@@ -173,7 +173,7 @@ TEST(Ring, GroupsOfStride) {
 }
 
 TEST(Ring, AFlippedByteArrivesFlipped) {
-  const auto texts = run_ranks(2, [](int rank, ParentLine& line) {
+  const auto texts = run_ranks(2, [](int rank, Line& line) {
     Mesh mesh(rank, 2, [&](const auto& ports) { return line.meet(ports); }, {.fault = WireFault{0, 3}});
     auto buffer = bytes_of({1.0F, 2.0F}, DType::fp32);
     RingCollectives(mesh).run(members_of(Group{"world", 2, 1}, rank), {.kind = Collective::broadcast, .dtype = DType::fp32, .full = buffer});
@@ -191,7 +191,7 @@ TEST(Ranks, AKilledRankEndsTheOthersSoon) {
   const auto begin = std::chrono::steady_clock::now();
   std::string what;
   try {
-    (void)run_ranks(3, [](int rank, ParentLine& line) {
+    (void)run_ranks(3, [](int rank, Line& line) {
       Mesh mesh(rank, 3, [&](const auto& ports) { return line.meet(ports); });
       std::vector<std::byte> buffer(1 << 20);
       for (int i = 0;; ++i) {
@@ -210,7 +210,7 @@ TEST(Ranks, AKilledRankEndsTheOthersSoon) {
 TEST(Ranks, ARankThatNeverConnectsIsNamed) {
   std::string what;
   try {
-    (void)run_ranks(2, [](int rank, ParentLine& line) {
+    (void)run_ranks(2, [](int rank, Line& line) {
       const Rendezvous meet = [&](const auto& ports) { return line.meet(ports); };
       if (rank == 1) {
         (void)meet({0, 0});
@@ -226,7 +226,7 @@ TEST(Ranks, ARankThatNeverConnectsIsNamed) {
 }
 
 TEST(Ranks, ABugOfARankIsABugOfOurs) {
-  EXPECT_THROW((void)run_ranks(2, [](int rank, ParentLine&) -> std::string {
+  EXPECT_THROW((void)run_ranks(2, [](int rank, Line&) -> std::string {
     if (rank == 1) throw std::logic_error("schedule");
     return "fine";
   }), std::logic_error);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/execute/backend.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "calibrate/execute/ranks.hpp"
+#include "sim/core/problem.hpp"
+
+namespace shardsim::execute {
+namespace {
+
+class LocalBackend final : public HostBackend {
+ public:
+  /// Scalars have connections of their own, so that each kind of traffic has its counters. A fault is for payload only.
+  LocalBackend(int rank, int ranks, Line& line, const MeshOptions& network)
+      : payload_(rank, ranks, rendezvous(line), network), scalars_(rank, ranks, rendezvous(line), without_fault(network)) {}
+  Collectives& traffic() override { return traffic_; }
+  Collectives& control() override { return control_; }
+
+ private:
+  static Rendezvous rendezvous(Line& line) {
+    return [&line](const std::vector<int>& ports) { return line.meet(ports); };
+  }
+  static MeshOptions without_fault(MeshOptions options) {
+    options.fault.reset();
+    return options;
+  }
+
+  Mesh payload_, scalars_;
+  RingCollectives traffic_{payload_}, control_{scalars_};
+};
+
+}  // namespace
+
+std::byte* HostBackend::allocate(Bytes size, bool) {
+  auto* memory = static_cast<std::byte*>(std::calloc(std::max<std::size_t>(1, static_cast<std::size_t>(size.value())), 1));
+  if (memory == nullptr) throw EnvironmentError("the host has no memory left");
+  return memory;
+}
+
+void HostBackend::free(std::byte* memory, bool) { std::free(memory); }
+void HostBackend::read(std::span<const std::byte> memory, std::span<std::byte> to) { std::ranges::copy(memory, to.begin()); }
+void HostBackend::write(std::span<const std::byte> from, std::span<std::byte> memory) { std::ranges::copy(from, memory.begin()); }
+void HostBackend::fill(std::span<std::byte> memory, std::byte value) { std::ranges::fill(memory, value); }
+
+Bytes HostBackend::high_water() const {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return kibibytes(usage.ru_maxrss);
+}
+
+std::vector<std::string> LocalPlatform::run(int ranks, const RankBody& body) { return run_ranks(ranks, body); }
+
+std::unique_ptr<Backend> LocalPlatform::open(int rank, int ranks, Line& line, const MeshOptions& network) {
+  return std::make_unique<LocalBackend>(rank, ranks, line, network);
+}
+
+std::unique_ptr<Platform> open_platform(std::string_view name) {
+  if (name == "local") return std::make_unique<LocalPlatform>();
+  throw EnvironmentError("this build has no '" + std::string(name) + "' backend: it was built without it");
+}
+
+}  // namespace shardsim::execute
