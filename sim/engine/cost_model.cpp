@@ -2,55 +2,32 @@
 #include "sim/engine/cost_model.hpp"
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <tuple>
+
+#include "sim/engine/cost_plan.hpp"
 
 namespace shardsim {
 namespace {
 
-/// Costs of one schedule's ops, each distinct work and collective computed once.
-class Coster {
+/// The cost of one op.
+class Pricing {
  public:
-  Coster(const CostModel& model, const Schedule& schedule) : model_(model), schedule_(schedule), works_(schedule.works.size()) {}
+  Pricing(const CostModel& model, const Schedule& schedule) : model_(model), schedule_(schedule) {}
 
-  OpCost cost(const Op& op) {
-    return std::visit([this](const auto& action) { return of(action); }, op.action);
-  }
+  [[nodiscard]] OpCost of(const Compute& action) const { return kernels(action.work); }
 
- private:
-  [[nodiscard]] const Gpu& gpu() const { return model_.cluster().profile.gpu; }
-  [[nodiscard]] SimTime launches(std::int32_t kernels) const { return SimTime::from(gpu().kernel_launch * kernels); }
-
-  OpCost kernels(WorkId id) {
-    OpCost cost;
-    if (!id.valid()) return cost;
-    auto& cached = works_[static_cast<std::size_t>(id.index)];
-    if (!cached) cached = SimTime::from(model_.work(schedule_.at(id)));
-    cost.device = *cached;
-    cost.host = launches(schedule_.at(id).kernels);
-    cost.compute = true;
-    return cost;
-  }
-
-  OpCost of(const Compute& action) { return kernels(action.work); }
-
-  OpCost of(const Communicate& action) {
+  [[nodiscard]] OpCost of(const Communicate& action) const {
     const Group& group = schedule_.group_of(action.communicator);
     OpCost cost;
     if (group.size <= 1) return cost;
-    const Bytes payload = bytes(action.payload, action.dtype);
-    const auto key = std::tuple(action.kind, payload, group.size, group.stride);
-    auto found = collectives_.find(key);
-    if (found == collectives_.end()) found = collectives_.emplace(key, model_.collective(action.kind, payload, group)).first;
-    cost.device = found->second.time;
-    cost.share = found->second.share;
+    const CollectiveTime timed = model_.collective(action.kind, bytes(action.payload, action.dtype), group);
+    cost.device = timed.time;
+    cost.share = timed.share;
     cost.host = SimTime::from(gpu().collective_launch);
     cost.collective = true;
     return cost;
   }
 
-  OpCost of(const Copy& action) {
+  [[nodiscard]] OpCost of(const Copy& action) const {
     const Bytes written = bytes(action.count, schedule_.at(action.target).dtype);
     Bytes read = action.source.valid() ? bytes(action.count, schedule_.at(action.source).dtype) : Bytes{};
     if (action.accumulate) read += written;
@@ -62,7 +39,7 @@ class Coster {
     return cost;
   }
 
-  OpCost of(const Update& action) {
+  [[nodiscard]] OpCost of(const Update& action) const {
     if (!action.on_host || !action.work.valid()) return kernels(action.work);
     OpCost cost;
     cost.host = SimTime::from(model_.host_memory(schedule_.at(action.work).memory));
@@ -76,10 +53,21 @@ class Coster {
   static OpCost of(const HostWait&) { return {}; }
   static OpCost of(const Synchronize&) { return {}; }
 
+ private:
+  [[nodiscard]] const Gpu& gpu() const { return model_.cluster().profile.gpu; }
+  [[nodiscard]] SimTime launches(std::int32_t kernels) const { return SimTime::from(gpu().kernel_launch * kernels); }
+
+  [[nodiscard]] OpCost kernels(WorkId id) const {
+    OpCost cost;
+    if (!id.valid()) return cost;
+    cost.device = SimTime::from(model_.work(schedule_.at(id)));
+    cost.host = launches(schedule_.at(id).kernels);
+    cost.compute = true;
+    return cost;
+  }
+
   const CostModel& model_;
   const Schedule& schedule_;
-  std::vector<std::optional<SimTime>> works_;
-  std::map<std::tuple<Collective, Bytes, std::int64_t, std::int64_t>, CollectiveTime> collectives_;
 };
 
 }  // namespace
@@ -120,12 +108,11 @@ Seconds CostModel::host_memory(Bytes touched) const {
   return touched / (node / static_cast<double>(cluster_.gpus_per_node));
 }
 
-std::vector<OpCost> CostModel::costs(const Schedule& schedule) const {
-  Coster coster(*this, schedule);
-  std::vector<OpCost> costs;
-  costs.reserve(schedule.ops.size());
-  for (const Op& op : schedule.ops) costs.push_back(coster.cost(op));
-  return costs;
+OpCost CostModel::cost(const Op& op, const Schedule& schedule) const {
+  const Pricing pricing(*this, schedule);
+  return std::visit([&](const auto& action) { return pricing.of(action); }, op.action);
 }
+
+std::vector<OpCost> CostModel::costs(const Schedule& schedule) const { return CostPlan(schedule).costs(*this, schedule); }
 
 }  // namespace shardsim

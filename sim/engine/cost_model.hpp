@@ -25,6 +25,7 @@ class CostModel {
   /// One rank's share of the node's DRAM: CPU optimizers.
   [[nodiscard]] Seconds host_memory(Bytes touched) const;
 
+  [[nodiscard]] OpCost cost(const Op& op, const Schedule& schedule) const;
   /// Costs of all ops, by op index.
   [[nodiscard]] std::vector<OpCost> costs(const Schedule& schedule) const;
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }

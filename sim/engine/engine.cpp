@@ -71,8 +71,13 @@ class Replay {
     for (std::size_t r = 0; r < ranks_.size(); ++r) advance(r);
     for (;;) {
       if (std::exchange(mix_changed_, false)) retune();
-      now_ = *std::min_element(due_.begin(), due_.end());
-      if (now_ == never) break;
+      const Next next = find_next();
+      if (next.time == never) break;
+      if (next.time < next.others && runs_alone(next.activity)) {
+        sprint(next.activity, next.others);
+        continue;
+      }
+      now_ = next.time;
       for (std::size_t a = 0; a < due_.size(); ++a)
         if (due_[a] == now_) handle(a);
     }
@@ -97,6 +102,25 @@ class Replay {
     if (found != meetings_.end()) return static_cast<std::size_t>(found - meetings_.begin());
     meetings_.push_back({.name = name, .present = {}, .early = {}});
     return meetings_.size() - 1;
+  }
+
+  /// What happens next, and when the others are due.
+  struct Next {
+    std::size_t activity = 0;
+    Picoseconds time = never, others = never;
+  };
+  [[nodiscard]] Next find_next() const {
+    Next next;
+    for (std::size_t a = 0; a < due_.size(); ++a) {
+      if (due_[a] >= next.time) {
+        next.others = std::min(next.others, due_[a]);
+        continue;
+      }
+      next.others = next.time;
+      next.time = due_[a];
+      next.activity = a;
+    }
+    return next;
   }
 
   // Queues -------------------------------------------------------------------------------------------------------------------------
@@ -163,6 +187,19 @@ class Replay {
     is_meeting(a) ? start_meeting(a) : start_stream(a);
   }
 
+  /// Whether it is an op of a stream whose end changes nothing but its stream.
+  [[nodiscard]] bool runs_alone(std::size_t a) const { return activities_[a].running && !is_meeting(a) && !uses_shares(running_cost(places_[a])); }
+
+  /// Lets a stream go on by itself until something else is due.
+  void sprint(std::size_t a, Picoseconds until) {
+    const auto [r, s] = places_[a];
+    const Sprint at = ranks_[r].queues.sprint(s, due_[a], until, ranks_[r].collectives > 0 ? overlap_speed_ : 1);
+    now_ = at.now;
+    activities_[a] = {.running = at.running, .since = now_, .remaining = at.duration, .speed = at.slowed ? overlap_speed_ : 1};
+    due_[a] = at.running ? at.due : never;
+    if (!at.running) advance(r);
+  }
+
   void start_stream(std::size_t a) {
     const auto [r, s] = places_[a];
     Rank& rank = ranks_[r];
@@ -178,7 +215,6 @@ class Replay {
     const auto [r, s] = places_[a];
     RankQueues& queues = ranks_[r].queues;
     mix_changed_ = mix_changed_ || uses_shares(queues.cost(queues.head(s)));
-    queues.close_slice(s, now_);
     queues.complete(s, now_);
     advance(r);
   }
@@ -201,7 +237,6 @@ class Replay {
     early_.swap(meeting.early);
     for (const auto& [r, s] : leaving_) {
       --ranks_[r].collectives;
-      ranks_[r].queues.close_slice(s, now_);
       ranks_[r].queues.complete(s, now_);
     }
     for (const auto& [r, s] : early_) ranks_[r].queues.wake(s);
@@ -212,7 +247,6 @@ class Replay {
 
   // Speeds -------------------------------------------------------------------------------------------------------------------------
 
-  static bool uses_shares(const OpCost& cost) { return cost.share != decltype(cost.share){}; }
   static bool is_slowed(const Rank& rank, const OpCost& cost) { return cost.compute && rank.collectives > 0; }
   [[nodiscard]] const OpCost& running_cost(Place place) const {
     const RankQueues& queues = ranks_[place.rank].queues;
@@ -254,7 +288,7 @@ class Replay {
     activity.remaining -= std::min(activity.remaining, progress);
     activity.since = now_;
     activity.speed = speed;
-    due_[a] = now_ + static_cast<Picoseconds>(std::llround(static_cast<double>(activity.remaining) / speed));
+    due_[a] = now_ + stretched(activity.remaining, speed);
   }
 
   void check_finished() const {

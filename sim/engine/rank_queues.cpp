@@ -8,27 +8,38 @@
 #include <utility>
 
 namespace shardsim {
+namespace {
+
+/// Allocations: most of a program, and as a rule they cost the host nothing.
+bool is_bookkeeping(const Op& op) { return std::holds_alternative<Allocate>(op.action) || std::holds_alternative<Free>(op.action); }
+
+}  // namespace
 
 RankQueues::RankQueues(const RankProgram& program)
     : schedule_(*program.schedule),
       costs_(program.costs),
-      ops_(schedule_.ops.size()),
+      issued_ops_(std::make_unique_for_overwrite<Issued[]>(schedule_.ops.size())),
+      done_(schedule_.ops.size(), unknown_time),
+      waiter_(schedule_.ops.size(), -1),
       queues_(schedule_.streams.size()),
       issued_on_(schedule_.communicators.size()) {
-  if (costs_.size() != ops_.size()) throw std::logic_error(fmt::format("{} costs for {} ops", costs_.size(), ops_.size()));
-  timeline_.host.reserve(ops_.size());
-  timeline_.slices.reserve(ops_.size());
+  if (costs_.size() != done_.size()) throw std::logic_error(fmt::format("{} costs for {} ops", costs_.size(), done_.size()));
+  timeline_.host.reserve(done_.size());
+  timeline_.slices.reserve(done_.size());
   woken_.reserve(2 * queues_.size());
 }
 
 void RankQueues::advance_host() {
-  for (; counter_ < schedule_.ops.size(); ++counter_) {
+  const std::vector<Op>& ops = schedule_.ops;
+  for (std::size_t i = counter_; i < ops.size(); ++i) {
+    if (is_bookkeeping(ops[i]) && costs_[i].host == SimTime{}) continue;
+    counter_ = i;
     const Picoseconds from = clock_;
-    const auto i = static_cast<std::int32_t>(counter_);
-    const Op& op = schedule_.ops[counter_];
-    if (!std::visit([&](const auto& action) { return issue(i, op, action); }, op.action)) break;
-    if (clock_ != from) timeline_.host.push_back({OpId{i}, SimTime{from}, SimTime{clock_}});
+    const auto op = static_cast<std::int32_t>(i);
+    if (!std::visit([&](const auto& action) { return issue(op, ops[i], action); }, ops[i].action)) return;
+    if (clock_ != from) timeline_.host.push_back({OpId{op}, SimTime{from}, SimTime{clock_}});
   }
+  counter_ = ops.size();
 }
 
 std::int32_t RankQueues::next_woken() {
@@ -39,38 +50,24 @@ std::int32_t RankQueues::next_woken() {
   return stream;
 }
 
-Issued& RankQueues::enqueue(std::int32_t op, StreamId stream) {
+inline Issued& RankQueues::enqueue(std::int32_t op, StreamId stream) {
   spend(op);
   Queue& queue = queues_[static_cast<std::size_t>(stream.index)];
   if (queue.head < 0) {
     queue.head = op;
     wake(static_cast<std::size_t>(stream.index));
   } else {
-    at(queue.tail).next = op;
+    issued_ops_[static_cast<std::size_t>(queue.tail)].next = op;
   }
   queue.tail = op;
-  ++issued_;
-  at(op).at = clock_;
-  return at(op);
+  ++issued_count_;
+  Issued& issued = issued_ops_[static_cast<std::size_t>(op)];
+  issued = {.at = clock_, .next = -1, .target = -1, .turn = 0, .wait = false, .collective = false, .plain = false};
+  return issued;
 }
 
-bool RankQueues::issue(std::int32_t i, const Op& op, const Compute&) {
-  enqueue(i, op.stream);
-  return true;
-}
-
-bool RankQueues::issue(std::int32_t i, const Op& op, const Copy&) {
-  enqueue(i, op.stream);
-  return true;
-}
-
-bool RankQueues::issue(std::int32_t i, const Op&, const Allocate&) {
-  spend(i);
-  return true;
-}
-
-bool RankQueues::issue(std::int32_t i, const Op&, const Free&) {
-  spend(i);
+bool RankQueues::issue_plain(std::int32_t i, StreamId stream) {
+  enqueue(i, stream).plain = !uses_shares(cost(i));
   return true;
 }
 
@@ -90,70 +87,92 @@ bool RankQueues::issue(std::int32_t i, const Op& op, const Wait& action) {
 }
 
 bool RankQueues::issue(std::int32_t i, const Op&, const HostWait& action) {
-  const Picoseconds done = at(action.op.index).done;
-  if (done == unknown_time) return false;
-  clock_ = std::max(clock_, done);
+  const Picoseconds reached = done(action.op.index);
+  awaited_ = reached == unknown_time ? action.op.index : -1;
+  if (reached == unknown_time) return false;
+  clock_ = std::max(clock_, reached);
   spend(i);
   return true;
 }
 
 bool RankQueues::issue(std::int32_t i, const Op&, const Synchronize&) {
-  if (done_ != issued_) return false;
+  awaits_all_ = done_count_ != issued_count_;
+  if (awaits_all_) return false;
   clock_ = std::max(clock_, last_done_);
   spend(i);
   return true;
 }
 
 bool RankQueues::issue(std::int32_t i, const Op& op, const Update& action) {
-  if (!action.on_host) {
-    enqueue(i, op.stream);
-    return true;
-  }
+  if (!action.on_host) return issue_plain(i, op.stream);
   spend(i);
   clock_ += cost(i).device.picoseconds();
-  ++issued_;
+  ++issued_count_;
   set_done(i, clock_);
   return true;
 }
 
-void RankQueues::set_done(std::int32_t op, Picoseconds time) {
-  Issued& issued = at(op);
-  issued.done = time;
+bool RankQueues::set_done(std::int32_t op, Picoseconds time) {
+  const auto i = static_cast<std::size_t>(op);
+  done_[i] = time;
   last_done_ = std::max(last_done_, time);
-  ++done_;
-  for (std::int16_t s = std::exchange(issued.waiter, std::int16_t{-1}); s >= 0; s = queues_[static_cast<std::size_t>(s)].next_waiter)
-    wake(static_cast<std::size_t>(s));
-  host_may_go_on_ = true;
+  ++done_count_;
+  const bool host_waits = op == awaited_ || (awaits_all_ && done_count_ == issued_count_);
+  if (host_waits) host_may_go_on_ = true;
+  std::int16_t s = waiter_[i];
+  if (s < 0) return host_waits;
+  for (; s >= 0; s = queues_[static_cast<std::size_t>(s)].next_waiter) wake(static_cast<std::size_t>(s));
+  return true;
 }
 
 bool RankQueues::pass_waits(std::size_t stream) {
-  for (std::int32_t op = head(stream); op >= 0; op = head(stream)) {
-    if (!issued(op).wait) return true;
-    Issued& target = at(issued(op).target);
-    if (target.done == unknown_time) {
-      queues_[stream].next_waiter = std::exchange(target.waiter, static_cast<std::int16_t>(stream));
+  Queue& queue = queues_[stream];
+  for (; queue.head >= 0; ) {
+    const Issued& wait = issued(queue.head);
+    if (!wait.wait) return true;
+    if (done(wait.target) == unknown_time) {
+      queue.next_waiter = std::exchange(waiter_[static_cast<std::size_t>(wait.target)], static_cast<std::int16_t>(stream));
       return false;
     }
-    pop(stream, std::max(ready(stream), target.done));
+    pop(queue, std::max({queue.free_at, wait.at, done(wait.target)}));
   }
   return false;
 }
 
-void RankQueues::pop(std::size_t stream, Picoseconds time) {
-  Queue& queue = queues_[stream];
+void RankQueues::pop(Queue& queue, Picoseconds time) {
   set_done(queue.head, time);
   queue.free_at = time;
-  queue.head = at(queue.head).next;
+  queue.head = issued(queue.head).next;
 }
 
 void RankQueues::complete(std::size_t stream, Picoseconds time) {
-  pop(stream, time);
-  if (head(stream) >= 0) wake(stream);
+  Queue& queue = queues_[stream];
+  close_slice(queue, time);
+  pop(queue, time);
+  if (queue.head >= 0) wake(stream);
 }
 
-void RankQueues::open_slice(std::size_t stream, Picoseconds begin) {
-  queues_[stream].slice = timeline_.slices.size();
-  timeline_.slices.push_back({OpId{head(stream)}, StreamId{static_cast<std::int32_t>(stream)}, SimTime{begin}, SimTime{begin}});
+Sprint RankQueues::sprint(std::size_t stream, Picoseconds end, Picoseconds until, double compute_speed) {
+  Queue& queue = queues_[stream];
+  Sprint at;
+  do {
+    at = {.now = end};
+    close_slice(queue, end);
+    const std::int32_t op = queue.head;
+    queue.free_at = end;
+    queue.head = issued(op).next;
+    if (set_done(op, end) || queue.head < 0) break;
+    const Issued& next = issued(queue.head);
+    const Picoseconds begin = std::max(end, next.at);
+    if (!next.plain || begin >= until) break;
+    const OpCost& price = cost(queue.head);
+    at = {.now = begin, .running = true, .slowed = price.compute && compute_speed != 1, .duration = price.device.picoseconds()};
+    at.due = begin + (at.slowed ? stretched(at.duration, compute_speed) : at.duration);
+    open_slice(queue, stream, begin);
+    end = at.due;
+  } while (end < until);
+  if (!at.running && queue.head >= 0) wake(stream);
+  return at;
 }
 
 std::string RankQueues::describe(std::int32_t op) const {
@@ -161,7 +180,7 @@ std::string RankQueues::describe(std::int32_t op) const {
 }
 
 std::string RankQueues::position() const {
-  std::string text = counter_ < ops_.size() ? "host at " + describe(static_cast<std::int32_t>(counter_)) : "host done";
+  std::string text = counter_ < done_.size() ? "host at " + describe(static_cast<std::int32_t>(counter_)) : "host done";
   for (std::size_t s = 0; s < queues_.size(); ++s)
     if (head(s) >= 0) text += fmt::format(", stream {} at {}", schedule_.streams[s].name, describe(head(s)));
   return text;

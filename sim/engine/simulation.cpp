@@ -10,6 +10,7 @@
 #include "sim/engine/account.hpp"
 #include "sim/engine/allocator_replay.hpp"
 #include "sim/engine/memory.hpp"
+#include "sim/engine/prepared_step.hpp"
 #include "sim/engine/time_split.hpp"
 
 namespace shardsim {
@@ -62,14 +63,17 @@ void reserve(const Schedule& schedule, const Profile& profile, AllocatorOptions 
     result.warnings.push_back("close to the limit: the caching allocator has to give its cache back to the driver, which stalls the step");
 }
 
-void add_memory(const Schedule& schedule, const Profile& profile, const Detail& detail, SimulationResult& result) {
+bool is_textbook(const Schedule& schedule) { return schedule.semantics == "textbook"; }
+/// The papers count bytes; only the library's schedule meets an allocator that rounds.
+std::int64_t granularity(const Schedule& schedule) { return is_textbook(schedule) ? 1 : 512; }
+
+void add_memory(const PreparedStep& step, const Profile& profile, const Detail& detail, SimulationResult& result) {
+  const Schedule& schedule = *step.schedule;
   Memory& memory = result.memory;
-  // The papers count bytes; only the library's schedule meets an allocator that rounds.
-  const bool textbook = schedule.semantics == "textbook";
-  memory = fold_memory(schedule, &result.timeline, textbook ? 1 : 512, detail.timeline);
+  memory = detail.timeline ? fold_memory(schedule, &result.timeline, granularity(schedule), true) : step.memory;
   add_workspace(profile.overheads.cublas_workspace, memory);
   memory.overhead = overhead(schedule, profile);
-  if (detail.allocator && !textbook) reserve(schedule, profile, *detail.allocator, result);
+  if (detail.allocator && !is_textbook(schedule)) reserve(schedule, profile, *detail.allocator, result);
   memory.device_peak = memory.reserved_peak + memory.overhead;
   memory.capacity = profile.gpu.capacity;
   memory.fits = memory.device_peak <= memory.capacity;
@@ -114,7 +118,8 @@ std::string bound_by(const Schedule& schedule, const CostModel& costs, const Tim
   return by_updates ? "host: optimizer on the CPU" : "host: kernel launches";
 }
 
-StepTime step_time(const Schedule& schedule, const CostModel& costs, const JobFacts& job, const TimeSplit& split, SimTime end) {
+StepTime step_time(const PreparedStep& prepared, const CostModel& costs, const JobFacts& job, const TimeSplit& split, SimTime end) {
+  const Schedule& schedule = *prepared.schedule;
   StepTime step;
   step.time = end.seconds();
   step.compute = split.compute.seconds();
@@ -123,7 +128,7 @@ StepTime step_time(const Schedule& schedule, const CostModel& costs, const JobFa
   step.host_bound = (split.idle + split.link).seconds();
   step.optimizer = split.optimizer.seconds();
   step.model_flops = job.model_flops_per_step;
-  step.hardware_flops = hardware_flops(schedule);
+  step.hardware_flops = prepared.hardware_flops;
   step.flop_convention = job.flop_convention;
   step.bound_by = bound_by(schedule, costs, split);
   if (end == SimTime{}) return step;
@@ -139,32 +144,47 @@ StepTime step_time(const Schedule& schedule, const CostModel& costs, const JobFa
 
 }  // namespace
 
-SimulationResult run_simulation(std::shared_ptr<const Schedule> schedule, const CostModel& costs, const JobFacts& job, Detail detail) {
+PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements parameters) {
+  PreparedStep step{.schedule = nullptr,
+                    .costs = CostPlan(*schedule),
+                    .traffic = account(*schedule, parameters),
+                    .memory = fold_memory(*schedule, nullptr, granularity(*schedule)),
+                    .hardware_flops = hardware_flops(*schedule)};
+  step.schedule = std::move(schedule);
+  return step;
+}
+
+SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail) {
   const Cluster& cluster = costs.cluster();
-  const RankProgram program{.schedule = schedule.get(), .costs = costs.costs(*schedule)};
+  const Schedule& schedule = *step.schedule;
+  const RankProgram program{.schedule = &schedule, .costs = step.costs.costs(costs, schedule)};
   SimulationResult result;
   result.model_name = job.model_name;
   result.parameters = job.parameters;
   result.trainable_parameters = job.trainable_parameters;
-  result.world_size = schedule->world_size;
+  result.world_size = schedule.world_size;
   result.nodes = cluster.nodes;
-  result.warnings = schedule->warnings;
+  result.warnings = schedule.warnings;
 
   result.timeline = std::move(simulate({&program, 1}, {.overlap_slowdown = cluster.profile.gpu.overlap_slowdown}).front());
-  const TimeSplit split = split_time(*schedule, program.costs, result.timeline);
-  result.step = step_time(*schedule, costs, job, split, result.timeline.end);
+  const TimeSplit split = split_time(schedule, program.costs, result.timeline);
+  result.step = step_time(step, costs, job, split, result.timeline.end);
 
-  result.traffic = account(*schedule, job.parameters);
+  result.traffic = step.traffic;
   result.traffic.textbook = job.textbook_bytes;
-  result.traffic.textbook_differs_because = schedule->differs_because;
-  add_cost_models(*schedule, costs, result);
+  result.traffic.textbook_differs_because = schedule.differs_because;
+  add_cost_models(schedule, costs, result);
 
-  add_memory(*schedule, cluster.profile, detail, result);
+  add_memory(step, cluster.profile, detail, result);
   add_memory_warnings(cluster, result);
 
   if (!detail.timeline) result.timeline = {.slices = {}, .host = {}, .end = result.timeline.end};
-  result.schedule = std::move(schedule);
+  result.schedule = step.schedule;
   return result;
+}
+
+SimulationResult run_simulation(std::shared_ptr<const Schedule> schedule, const CostModel& costs, const JobFacts& job, Detail detail) {
+  return run_simulation(prepare_step(std::move(schedule), job.parameters), costs, job, detail);
 }
 
 }  // namespace shardsim

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "sim/core/schedule_builder.hpp"
 
@@ -202,6 +203,38 @@ TEST(Costs, EveryOpHasACostAndEqualOnesAreEqual) {
   EXPECT_EQ(costs[3].device, model.collective(Collective::all_reduce, mebibytes(4), {"world", 8, 1}).time);
   EXPECT_NEAR(costs[4].device.seconds().base(), 1e-6 + 4194304 / (2.039e12 * 0.79), 1e-11);
   EXPECT_EQ(costs[5].device, SimTime{});
+}
+
+TEST(Costs, OpsAreToldApartByWhateverTheirCostDependsOn) {
+  ScheduleBuilder b;
+  const StreamId comm = b.stream("comm");
+  const CommunicatorId world = b.communicator("world", "world", 8), pair = b.communicator("pair", "pair", 2);
+  Work small, large;
+  small.memory = mebibytes(1);
+  large.memory = mebibytes(64);
+  const WorkId one = b.work(small), other = b.work(large);
+  const BufferId wide = b.buffer({.dtype = DType::fp32, .elements = Elements{4096}});
+  const BufferId narrow = b.buffer({.dtype = DType::bf16, .elements = Elements{4096}});
+  for (const WorkId work : {one, other, WorkId{}}) b.compute({"compute", {}}, work, Pass::forward, {});
+  for (const bool on_host : {false, true}) b.update({"update", {}}, b.compute_stream(), {.work = one, .on_host = on_host});
+  for (const CommunicatorId c : {world, pair})
+    for (const Collective kind : {Collective::all_reduce, Collective::all_gather})
+      for (const DType type : {DType::bf16, DType::fp32})
+        b.communicate({"collective", {}}, comm, {.kind = kind, .communicator = c, .dtype = type, .payload = Elements{1 << 20}});
+  for (const BufferId source : {BufferId{}, wide, narrow})
+    for (const BufferId target : {wide, narrow})
+      for (const CopyPath path : {CopyPath::device, CopyPath::to_host})
+        for (const bool add : {false, true})
+          for (const std::int32_t kernels : {1, 2})
+            b.copy({"copy", {}}, comm, {.source = source, .target = target, .count = Elements{4096}, .path = path, .accumulate = add, .kernels = kernels});
+  const CostModel model(shipped("h100-sxm", 1));
+  const auto costs = model.costs(b.schedule());
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const OpCost alone = model.cost(b.schedule().ops[i], b.schedule());
+    EXPECT_EQ(std::tuple(costs[i].device, costs[i].host, costs[i].share, costs[i].compute, costs[i].collective),
+              std::tuple(alone.device, alone.host, alone.share, alone.compute, alone.collective))
+        << i;
+  }
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ OpId earlier(const Schedule& schedule, int choice) {
   return candidates.empty() ? OpId{} : candidates[static_cast<std::size_t>(choice) % candidates.size()];
 }
 
-/// `scale` makes the same program on a slower rank.
-void write(HandMade& h, const std::vector<Move>& program, int scale) {
+/// `scale` makes the same program on a slower rank; collectives take `share` of the network, every third copy as much of the host link.
+void write(HandMade& h, const std::vector<Move>& program, int scale, float share = 0) {
   const std::array streams{ScheduleBuilder::compute_stream(), h.builder.stream("a"), h.builder.stream("b"), h.builder.stream("c")};
   const std::array communicators{h.builder.communicator("x", "x", 8), h.builder.communicator("y", "y", 8)};
   for (const Move& m : program) {
@@ -83,7 +83,7 @@ void write(HandMade& h, const std::vector<Move>& program, int scale) {
         break;
       case 4:
       case 5:
-        h.collective(stream, communicators[static_cast<std::size_t>(m.target % 2)], "collective", m.device, m.host);
+        h.collective(stream, communicators[static_cast<std::size_t>(m.target % 2)], "collective", m.device, m.host, share);
         break;
       case 6:
         h.update(stream, "update", m.device, m.host, m.target % 2 == 0);
@@ -92,7 +92,7 @@ void write(HandMade& h, const std::vector<Move>& program, int scale) {
         h.compute("compute", m.device * scale, m.host);
         break;
       default:
-        h.copy(stream, "copy", m.device * scale, m.host * scale);
+        h.copy(stream, "copy", m.device * scale, m.host * scale, m.target % 3 == 0 ? share : 0);
         break;
     }
   }
@@ -150,6 +150,23 @@ RC_GTEST_PROP(Engine, SlowdownNeverShortensTheStep, ()) {
   HandMade h;
   write(h, *moves(), 1);
   RC_ASSERT(h.replay().end <= h.replay({.overlap_slowdown = 0.5}).end);
+}
+
+/// Of two alike programs each is interrupted by the events of the other, and has resources of its own.
+RC_GTEST_PROP(Engine, RunAloneAsBesideTheirLikeAtChangingSpeeds, ()) {
+  HandMade h;
+  write(h, *moves(), 1, 0.7F);
+  const std::vector<RankProgram> two{h.program(), h.program()};
+  const Machine machine{.overlap_slowdown = 0.5};
+  const Timeline alone = simulate({two.data(), 1}, machine).front();
+  const Timeline beside = simulate(two, machine).front();
+  RC_ASSERT(alone.end == beside.end);
+  RC_ASSERT(alone.slices.size() == beside.slices.size());
+  for (std::size_t i = 0; i < alone.slices.size(); ++i) {
+    RC_ASSERT(alone.slices[i].op == beside.slices[i].op);
+    RC_ASSERT(alone.slices[i].begin == beside.slices[i].begin);
+    RC_ASSERT(alone.slices[i].end == beside.slices[i].end);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/core/schedule_builder.hpp"
+#include "sim/engine/prepared_step.hpp"
 
 namespace shardsim {
 namespace {
@@ -162,6 +163,23 @@ TEST(Simulation, TrafficCarriesItsModelAndTheTextbook) {
   EXPECT_FALSE(r.traffic.by_group[0].cost_model.empty());
   EXPECT_EQ(r.world_size, 8);
   EXPECT_EQ(r.schedule->strategy, "hand-made");
+}
+
+TEST(Simulation, APreparedStepComesToTheSameOnEveryMachine) {
+  Cluster slow = plain_cluster();
+  slow.profile.node.ring_bandwidth = ByteRate{10e9};
+  const PreparedStep prepared = prepare_step(plain_schedule(3), facts().parameters);
+  for (const Cluster& cluster : {plain_cluster(), slow}) {
+    const CostModel model(cluster);
+    const SimulationResult shared = run_simulation(prepared, model, facts(), {.timeline = true});
+    const SimulationResult alone = run_simulation(plain_schedule(3), model, facts(), {.timeline = true});
+    EXPECT_EQ(shared.step.time, alone.step.time);
+    EXPECT_EQ(shared.step.hardware_flops, alone.step.hardware_flops);
+    EXPECT_EQ(shared.traffic.total, alone.traffic.total);
+    EXPECT_EQ(shared.memory.device_peak, alone.memory.device_peak);
+    EXPECT_EQ(shared.memory.timeline.size(), alone.memory.timeline.size());
+    EXPECT_EQ(shared.warnings, alone.warnings);
+  }
 }
 
 TEST(Simulation, KeepsTheTimelineWhenAsked) {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ops of a schedule cost the same on any machine: thousands of ops, a few hundred prices.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/engine/engine.hpp"
+
+namespace shardsim {
+
+class CostModel;
+
+/// Ops that cost the same whatever the machine, found once for a schedule; pricing them for another machine is then cheap.
+class CostPlan {
+ public:
+  explicit CostPlan(const Schedule& schedule);
+
+  /// By op index. `schedule` is the one that the plan was made for.
+  [[nodiscard]] std::vector<OpCost> costs(const CostModel& model, const Schedule& schedule) const;
+
+ private:
+  std::vector<OpId> examples_;       // an op of each class; class 0 is what costs nothing and has none
+  std::vector<std::int32_t> class_;  // by op
+};
+
+}  // namespace shardsim

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a schedule comes to on any machine: found once, and shared by all simulations that differ in the machine alone.
+#pragma once
+
+#include <memory>
+
+#include "sim/engine/cost_plan.hpp"
+#include "sim/engine/simulation.hpp"
+
+namespace shardsim {
+
+struct PreparedStep {
+  std::shared_ptr<const Schedule> schedule;
+  CostPlan costs;
+  Traffic traffic;  ///< without the names of cost models and what the papers count
+  Memory memory;    ///< of the schedule's own buffers, without points
+  Flops hardware_flops;
+};
+
+[[nodiscard]] PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements parameters);
+
+/// Equal, bit for bit, to run_simulation of the schedule itself.
+[[nodiscard]] SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail = {});
+
+}  // namespace shardsim
