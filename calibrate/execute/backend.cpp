@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "calibrate/execute/host_math.hpp"
 #include "calibrate/execute/ranks.hpp"
 #include "sim/core/problem.hpp"
 
@@ -46,6 +47,8 @@ void HostBackend::free(std::byte* memory, bool) { std::free(memory); }
 void HostBackend::read(std::span<const std::byte> memory, std::span<std::byte> to) { std::ranges::copy(memory, to.begin()); }
 void HostBackend::write(std::span<const std::byte> from, std::span<std::byte> memory) { std::ranges::copy(from, memory.begin()); }
 void HostBackend::fill(std::span<std::byte> memory, std::byte value) { std::ranges::fill(memory, value); }
+
+Math& HostBackend::math() { return host_math(); }
 
 Bytes HostBackend::high_water() const {
   rusage usage{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The border between a Schedule's interpreter and what it runs on. A backend is one rank's device: memory, products, a stream and
+// The border between a Schedule's interpreter and what it runs on. A backend is one rank's device: memory, arithmetic, a stream and
 // collectives. A platform starts the ranks and opens the backend of each.
 #pragma once
 
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "calibrate/execute/collectives.hpp"
-#include "calibrate/execute/kernels.hpp"
 #include "calibrate/execute/line.hpp"
+#include "calibrate/execute/math.hpp"
 #include "calibrate/execute/mesh.hpp"
 #include "sim/core/units.hpp"
 
@@ -39,8 +39,8 @@ class Backend {
   [[nodiscard]] virtual Bytes high_water() const = 0;
   [[nodiscard]] virtual std::string memory_counted_by() const = 0;
 
-  /// Compute: a product of matrices in the host's memory. Returns when it is done.
-  virtual void product(const Product& product) = 0;
+  /// Compute: the trainer's arithmetic, on numbers in the backend's memory.
+  [[nodiscard]] virtual Math& math() = 0;
 
   /// Stream: returns when everything issued is done.
   virtual void synchronize() = 0;
@@ -81,7 +81,7 @@ class HostBackend : public Backend {
   void fill(std::span<std::byte> memory, std::byte value) override;
   [[nodiscard]] Bytes high_water() const override;
   [[nodiscard]] std::string memory_counted_by() const override { return "kernel: VmHWM of the process"; }
-  void product(const Product& product) override { product_on_host(product); }
+  [[nodiscard]] Math& math() override;
   void synchronize() override {}
 };
 

@@ -13,11 +13,9 @@ using Rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajo
 using View = Eigen::Map<Rows, 0, Eigen::OuterStride<>>;
 using ConstView = Eigen::Map<const Rows, 0, Eigen::OuterStride<>>;
 
-constexpr float norm_epsilon = 1e-5F;
-constexpr float rotary_base = 10000.0F;
-
 ConstView view(const Matrix& m) { return {m.values.data(), m.rows, m.columns, Eigen::OuterStride<>(m.columns)}; }
 View view(Matrix& m) { return {m.values.data(), m.rows, m.columns, Eigen::OuterStride<>(m.columns)}; }
+ConstView view(Weights w, std::int64_t rows) { return {w.data(), rows, static_cast<std::int64_t>(w.size()) / rows, Eigen::OuterStride<>(static_cast<std::int64_t>(w.size()) / rows)}; }
 
 /// Columns [head * dim, (head + 1) * dim).
 ConstView head_of(const Matrix& m, std::int64_t head, std::int64_t dim) { return {m.values.data() + head * dim, m.rows, dim, Eigen::OuterStride<>(m.columns)}; }
@@ -39,35 +37,21 @@ float scale_of(std::int64_t head_dim) { return 1.0F / std::sqrt(static_cast<floa
 
 }  // namespace
 
-void product_on_host(const Product& p) {
-  const auto map = [](const float* values, std::int64_t rows, std::int64_t columns) { return ConstView(values, rows, columns, Eigen::OuterStride<>(columns)); };
-  const ConstView a = p.transpose_a ? map(p.a, p.inner, p.rows) : map(p.a, p.rows, p.inner);
-  const ConstView b = p.transpose_b ? map(p.b, p.columns, p.inner) : map(p.b, p.inner, p.columns);
-  View c(p.c, p.rows, p.columns, Eigen::OuterStride<>(p.columns));
-  if (!p.accumulate) c.setZero();
-  if (p.transpose_a && p.transpose_b) c.noalias() += a.transpose() * b.transpose();
-  else if (p.transpose_a) c.noalias() += a.transpose() * b;
-  else if (p.transpose_b) c.noalias() += a * b.transpose();
-  else c.noalias() += a * b;
-}
-
-Matrix linear(const Products& products, const Matrix& x, Weights weight, Weights bias, std::int64_t out) {
+Matrix linear(const Matrix& x, Weights weight, Weights bias, std::int64_t out) {
   Matrix y(x.rows, out);
-  products({.a = x.values.data(), .b = weight.data(), .c = y.values.data(), .rows = x.rows, .columns = out, .inner = x.columns, .transpose_b = true});
+  view(y).noalias() = view(x) * view(weight, out).transpose();
   if (!bias.empty()) view(y).rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), out);
   return y;
 }
 
-Matrix linear_backward_input(const Products& products, const Matrix& dy, Weights weight, std::int64_t in) {
+Matrix linear_backward_input(const Matrix& dy, Weights weight, std::int64_t in) {
   Matrix dx(dy.rows, in);
-  products({.a = dy.values.data(), .b = weight.data(), .c = dx.values.data(), .rows = dy.rows, .columns = in, .inner = dy.columns});
+  view(dx).noalias() = view(dy) * view(weight, dy.columns);
   return dx;
 }
 
-void linear_backward_weight(const Products& products, const Matrix& x, const Matrix& dy, Sums weight, Sums bias) {
-  if (!weight.empty())
-    products({.a = dy.values.data(), .b = x.values.data(), .c = weight.data(), .rows = dy.columns, .columns = x.columns, .inner = dy.rows,
-              .transpose_a = true, .accumulate = true});
+void linear_backward_weight(const Matrix& x, const Matrix& dy, Sums weight, Sums bias) {
+  if (!weight.empty()) View(weight.data(), dy.columns, x.columns, Eigen::OuterStride<>(x.columns)).noalias() += view(dy).transpose() * view(x);
   if (!bias.empty()) Eigen::Map<Eigen::RowVectorXf>(bias.data(), dy.columns) += view(dy).colwise().sum();
 }
 
@@ -90,8 +74,8 @@ Matrix normalise(const Matrix& x, const Matrix& inverse, std::int64_t size) {
 }
 
 Matrix scale_columns(const Matrix& x, Weights weight) {
-  Matrix y = x;
-  for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] *= weight[i % weight.size()];
+  Matrix y(x.rows, x.columns);
+  for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] = x.values[i] * weight[i % weight.size()];
   return y;
 }
 
@@ -216,11 +200,12 @@ Attended attend(const Matrix& q, const Matrix& k, const Matrix& v, const Heads& 
   return out;
 }
 
-AttentionGradients attend_backward(const Matrix& q, const Matrix& k, const Matrix& v, const Attended& forward, const Matrix& dcontext, const Heads& heads) {
+AttentionGradients attend_backward(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& log_sum_exp, const Matrix& dcontext,
+                                   const Heads& heads) {
   Matrix p = attention_scores(q, k, heads);
   const float scale = scale_of(heads.head_dim);
   for (std::int64_t r = 0; r < p.rows; ++r) {
-    const float lse = forward.log_sum_exp.row(r % q.rows)[static_cast<std::size_t>(r / q.rows)];
+    const float lse = log_sum_exp.row(r % q.rows)[static_cast<std::size_t>(r / q.rows)];
     for (std::int64_t c = 0; c < p.columns; ++c) {
       float& value = p.row(r)[static_cast<std::size_t>(c)];
       value = c <= r % q.rows ? std::exp(scale * value - lse) : 0.0F;

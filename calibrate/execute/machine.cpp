@@ -7,7 +7,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "calibrate/execute/element.hpp"
 #include "calibrate/execute/optimizer.hpp"
 #include "calibrate/execute/reference.hpp"
 
@@ -34,8 +33,8 @@ std::vector<ParameterShape> shapes_of(const Model& model) {
 }
 
 Machine::Machine(const Schedule& schedule, const MachineParts& parts)
-    : schedule_(schedule), parts_(parts), store_(schedule, shapes_of(parts.model), parts.backend),
-      trainer_(parts.model, parts.training, [&backend = parts.backend](const Product& p) { backend.product(p); }) {
+    : schedule_(schedule), parts_(parts), math_(parts.backend.math()), store_(schedule, shapes_of(parts.model), parts.backend),
+      trainer_(parts.model, parts.training, math_) {
   for (std::size_t c = 0; c < schedule.communicators.size(); ++c)
     members_.push_back(members_of(schedule.group_of(CommunicatorId{static_cast<std::int32_t>(c)}), static_cast<int>(schedule.rank)));
   fill_start_values();
@@ -56,7 +55,8 @@ void Machine::fill_start_values() {
     for (const Piece& piece : store_.pieces(id)) {
       const Parameter& p = parts_.model.at(piece.parameter);
       const std::vector<float> values = start_values(piece.parameter.index, p.name, p.shape);
-      write(id, piece.offset, std::span(values).subspan(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count)));
+      write(id, piece.offset,
+            math_.numbers(std::span(values).subspan(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count))));
     }
   }
 }
@@ -103,31 +103,32 @@ void Machine::run(const Op& op, const Compute& action) {
 }
 
 /// From the newest live buffer that holds all of it.
-std::vector<float> Machine::parameter(ParameterId parameter) {
+Numbers Machine::parameter(ParameterId parameter) {
   const std::int64_t elements = parts_.model.at(parameter).elements.value();
   for (BufferId buffer : store_.newest(Role::parameter)) {
-    std::vector<float> values(static_cast<std::size_t>(elements));
+    Numbers values = math_.zeros(static_cast<std::size_t>(elements));
     std::int64_t found = 0;
     for (const Piece& piece : store_.pieces(buffer)) {
       if (piece.parameter != parameter) continue;
-      const auto part = read(buffer, piece.offset, piece.count);
-      std::copy(part.begin(), part.end(), values.begin() + piece.first);
+      math_.put(values, static_cast<std::size_t>(piece.first), read(buffer, piece.offset, piece.count));
       found += piece.count;
     }
     if (found < elements) continue;
-    for (float v : values) digest_ = (digest_ ^ std::bit_cast<std::uint32_t>(v)) * 0x100000001b3u;
+    for (float v : math_.on_host(values)) digest_ = (digest_ ^ std::bit_cast<std::uint32_t>(v)) * 0x100000001b3u;
     return values;
   }
   throw std::logic_error(parts_.model.at(parameter).name + " is computed with before it is gathered");
 }
 
-void Machine::add_gradient(ParameterId parameter, std::span<const float> values) {
+void Machine::add_gradient(ParameterId parameter, const Numbers& values) {
   for (BufferId buffer : store_.newest(Role::gradient)) {
     bool found = false;
     for (const Piece& piece : store_.pieces(buffer)) {
       if (piece.parameter != parameter) continue;
-      std::vector<float> sums = read(buffer, piece.offset, piece.count);
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += rounded(values[static_cast<std::size_t>(piece.first) + i], schedule_.at(buffer).dtype);
+      Numbers sums = read(buffer, piece.offset, piece.count);
+      Numbers part = math_.slice(values, static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count));
+      math_.round(part, schedule_.at(buffer).dtype);
+      math_.add(sums, part);
       write(buffer, piece.offset, sums);
       found = true;
     }
@@ -143,7 +144,7 @@ BufferId Machine::buffer_of(TensorRef ref) const {
 
 bool Machine::holds(TensorRef ref) { return buffer_of(ref).valid(); }
 
-std::vector<float> Machine::load(TensorRef ref) {
+Numbers Machine::load(TensorRef ref) {
   const BufferId buffer = buffer_of(ref);
   if (!buffer.valid()) {
     const Layer& layer = (*parts_.model.layers)[static_cast<std::size_t>(ref.layer)];
@@ -153,7 +154,7 @@ std::vector<float> Machine::load(TensorRef ref) {
   return read(buffer, 0, schedule_.at(buffer).elements.value());
 }
 
-void Machine::store(TensorRef ref, std::span<const float> values) {
+void Machine::store(TensorRef ref, const Numbers& values) {
   const BufferId buffer = buffer_of(ref);
   const Layer& layer = (*parts_.model.layers)[static_cast<std::size_t>(ref.layer)];
   const std::string& name = parts_.model.type_of(layer).tensors[static_cast<std::size_t>(ref.tensor)].name;
@@ -180,22 +181,16 @@ void Machine::release(BufferId id) {
   if (found != tensors_.end() && found->second == id) tensors_.erase(found);
 }
 
-std::vector<float> Machine::read(BufferId buffer, std::int64_t begin, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
+Numbers Machine::read(BufferId buffer, std::int64_t begin, std::int64_t count) {
+  Numbers values = math_.zeros(static_cast<std::size_t>(count));
   const DType type = schedule_.at(buffer).dtype;
-  const std::span<const std::byte> memory = elements_of(store_.bytes_of(buffer), type, begin, count);
-  staging_.resize(memory.size());
-  parts_.backend.read(memory, staging_);
-  decode(staging_, type, values);
+  math_.decode(elements_of(store_.bytes_of(buffer), type, begin, count).data(), type, values);
   return values;
 }
 
-void Machine::write(BufferId buffer, std::int64_t begin, std::span<const float> values) {
+void Machine::write(BufferId buffer, std::int64_t begin, const Numbers& values) {
   const DType type = schedule_.at(buffer).dtype;
-  const std::span<std::byte> memory = elements_of(store_.bytes_of(buffer), type, begin, static_cast<std::int64_t>(values.size()));
-  staging_.resize(memory.size());
-  encode(values, type, staging_);
-  parts_.backend.write(staging_, memory);
+  math_.encode(values, type, elements_of(store_.bytes_of(buffer), type, begin, static_cast<std::int64_t>(values.size())).data());
 }
 
 // Communication ------------------------------------------------------------------------------------------------------------------
@@ -254,36 +249,33 @@ void Machine::run(const Copy& action) {
     return;
   }
   for (const Overlap& part : shared(action.source, action.target)) {
-    std::vector<float> values = read(action.source, part.source, part.count);
-    if (action.scale != 1)
-      for (float& v : values) v *= static_cast<float>(action.scale);
+    Numbers values = read(action.source, part.source, part.count);
+    if (action.scale != 1) math_.scale(values, static_cast<float>(action.scale));
     if (action.accumulate) {
-      const DType type = schedule_.at(action.target).dtype;
-      const std::vector<float> sums = read(action.target, part.target, part.count);
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = sums[i] + rounded(values[i], type);
+      math_.round(values, schedule_.at(action.target).dtype);
+      math_.add(values, read(action.target, part.target, part.count));
     }
     write(action.target, part.target, values);
   }
 }
 
 /// The elements of `wanted` in a buffer whose layout may be another (moments without the padding of the weights); nothing of no buffer.
-std::vector<float> Machine::elements_in(BufferId buffer, const Overlap& wanted) {
+Numbers Machine::elements_in(BufferId buffer, const Overlap& wanted) {
   if (!buffer.valid()) return {};
-  std::vector<float> values(static_cast<std::size_t>(wanted.count));
+  Numbers values = math_.zeros(static_cast<std::size_t>(wanted.count));
   std::int64_t found = 0;
   for (const Overlap& part : overlaps(store_.pieces(buffer), {{wanted.parameter, wanted.first, wanted.count, 0}})) {
-    const std::vector<float> some = read(buffer, part.source, part.count);
-    std::copy(some.begin(), some.end(), values.begin() + part.target);
+    math_.put(values, static_cast<std::size_t>(part.target), read(buffer, part.source, part.count));
     found += part.count;
   }
   if (found != wanted.count) throw std::logic_error(to_text(schedule_.at(buffer).label, schedule_) + " lacks elements that are updated");
   return values;
 }
 
-void Machine::put_elements(BufferId buffer, const Overlap& wanted, std::span<const float> values) {
+void Machine::put_elements(BufferId buffer, const Overlap& wanted, const Numbers& values) {
   if (!buffer.valid()) return;
   for (const Overlap& part : overlaps({{wanted.parameter, wanted.first, wanted.count, 0}}, store_.pieces(buffer)))
-    write(buffer, part.target, values.subspan(static_cast<std::size_t>(part.source), static_cast<std::size_t>(part.count)));
+    write(buffer, part.target, math_.slice(values, static_cast<std::size_t>(part.source), static_cast<std::size_t>(part.count)));
 }
 
 /// Where gradients, weights and moments all have an element: with sharded states the weights may be whole (ZeRO-1 without a master copy).
@@ -300,11 +292,12 @@ std::vector<Overlap> Machine::updated(const Update& action) {
 void Machine::run(const Update& action, GradientCheck& check) {
   const std::vector<Overlap> elements = updated(action);
   compare(action, elements, check);
+  const UpdateRule rule = rule_of(action.optimizer, {}, steps_);
   for (const Overlap& part : elements) {
-    const std::vector<float> gradients = read(action.gradients, part.source, part.count);
-    std::vector<float> weights = read(action.parameters, part.target, part.count);
-    std::vector<float> first = elements_in(action.first_moment, part), second = elements_in(action.second_moment, part);
-    update(action.optimizer, {}, steps_, weights, gradients, first, second);
+    const Numbers gradients = read(action.gradients, part.source, part.count);
+    Numbers weights = read(action.parameters, part.target, part.count);
+    Numbers first = elements_in(action.first_moment, part), second = elements_in(action.second_moment, part);
+    math_.update(rule, weights, gradients, first, second);
     write(action.parameters, part.target, weights);
     put_elements(action.first_moment, part, first);
     put_elements(action.second_moment, part, second);
@@ -317,7 +310,7 @@ void Machine::compare(const Update& action, const std::vector<Overlap>& elements
     const auto& expected = check.expected->at(static_cast<std::size_t>(steps_ - 1)).at(static_cast<std::size_t>(part.parameter.index));
     float largest = 0;
     for (float v : expected) largest = std::max(largest, std::abs(v));
-    const std::vector<float> gradients = read(action.gradients, part.source, part.count);
+    const std::vector<float> gradients = math_.on_host(read(action.gradients, part.source, part.count));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const double difference = std::abs(static_cast<double>(gradients[i]) - static_cast<double>(expected[static_cast<std::size_t>(part.first) + i]));
       const double relative = largest > 0 ? difference / static_cast<double>(largest) : difference;

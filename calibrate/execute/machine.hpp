@@ -54,31 +54,31 @@ class Machine final : private Workspace {
   void fill_start_values();
   void compare(const Update& action, const std::vector<Overlap>& elements, GradientCheck& check);
 
-  [[nodiscard]] std::vector<float> read(BufferId buffer, std::int64_t begin, std::int64_t count);
-  void write(BufferId buffer, std::int64_t begin, std::span<const float> values);
+  [[nodiscard]] Numbers read(BufferId buffer, std::int64_t begin, std::int64_t count);
+  void write(BufferId buffer, std::int64_t begin, const Numbers& values);
   [[nodiscard]] std::vector<Overlap> updated(const Update& action);
-  [[nodiscard]] std::vector<float> elements_in(BufferId buffer, const Overlap& wanted);
-  void put_elements(BufferId buffer, const Overlap& wanted, std::span<const float> values);
+  [[nodiscard]] Numbers elements_in(BufferId buffer, const Overlap& wanted);
+  void put_elements(BufferId buffer, const Overlap& wanted, const Numbers& values);
   [[nodiscard]] const std::vector<Overlap>& shared(BufferId source, BufferId target);
   [[nodiscard]] std::span<std::byte> payload(BufferId buffer, const Communicate& action);
   [[nodiscard]] std::span<std::byte> own_shard(BufferId buffer, const Communicate& action, const Members& members);
 
   // Workspace
-  std::vector<float> parameter(ParameterId parameter) override;
-  void add_gradient(ParameterId parameter, std::span<const float> values) override;
+  Numbers parameter(ParameterId parameter) override;
+  void add_gradient(ParameterId parameter, const Numbers& values) override;
   bool holds(TensorRef tensor) override;
-  std::vector<float> load(TensorRef tensor) override;
-  void store(TensorRef tensor, std::span<const float> values) override;
+  Numbers load(TensorRef tensor) override;
+  void store(TensorRef tensor, const Numbers& values) override;
   [[nodiscard]] BufferId buffer_of(TensorRef tensor) const;
 
   const Schedule& schedule_;
   MachineParts parts_;
+  Math& math_;  // of the backend
   BufferStore store_;
   Trainer trainer_;
   std::vector<Members> members_;                                     // by communicator
   std::map<std::array<std::int32_t, 3>, BufferId> tensors_;          // live tensors
   std::map<std::pair<LayoutId, LayoutId>, std::vector<Overlap>> overlaps_;
-  std::vector<std::byte> staging_;              // bytes on their way between a buffer and floats
   std::uint64_t digest_ = 0xcbf29ce484222325u;  // FNV-1a, a word at a time
   std::int64_t steps_ = 0;
   std::int32_t micro_batch_ = -1;

@@ -31,13 +31,13 @@ void ModuleRun::attention_forward(Operation operation) {
   const Heads h = heads();
   if (operation == Operation::rotary) {
     const Parts q = load(argument(0)), k = load(argument(1));
-    store(made("rotated queries"), each([&](std::size_t s) { return rotate(q[s], h.head_dim, 1.0F); }));
-    store(made("rotated keys"), each([&](std::size_t s) { return rotate(k[s], h.head_dim, 1.0F); }));
+    store(made("rotated queries"), each([&](std::size_t s) { return math_.rotate(q[s], h.head_dim, 1.0F); }));
+    store(made("rotated keys"), each([&](std::size_t s) { return math_.rotate(k[s], h.head_dim, 1.0F); }));
   } else if (operation == Operation::repeat_kv) {
     const Parts k = load(argument(0)), v = load(argument(1));
     const std::int64_t times = h.heads * h.head_dim / k.front().columns;
-    store(made("keys of all heads"), each([&](std::size_t s) { return repeat_heads(k[s], h.head_dim, times); }));
-    store(made("values of all heads"), each([&](std::size_t s) { return repeat_heads(v[s], h.value_dim, times); }));
+    store(made("keys of all heads"), each([&](std::size_t s) { return math_.repeat_heads(k[s], h.head_dim, times); }));
+    store(made("values of all heads"), each([&](std::size_t s) { return math_.repeat_heads(v[s], h.value_dim, times); }));
   } else if (operation == Operation::flash) {
     flash_forward();
   } else {
@@ -49,13 +49,13 @@ void ModuleRun::attention_backward(Operation operation) {
   const Heads h = heads();
   if (operation == Operation::rotary) {
     const Parts dq = gradient(made("rotated queries")), dk = gradient(made("rotated keys"));
-    contribute(argument(0), each([&](std::size_t s) { return rotate(dq[s], h.head_dim, -1.0F); }));
-    contribute(argument(1), each([&](std::size_t s) { return rotate(dk[s], h.head_dim, -1.0F); }));
+    contribute(argument(0), each([&](std::size_t s) { return math_.rotate(dq[s], h.head_dim, -1.0F); }));
+    contribute(argument(1), each([&](std::size_t s) { return math_.rotate(dk[s], h.head_dim, -1.0F); }));
   } else if (operation == Operation::repeat_kv) {
     const Parts dk = gradient(made("keys of all heads")), dv = gradient(made("values of all heads"));
     const std::int64_t times = tensor(made("keys of all heads")).elements / tensor(argument(0)).elements;
-    contribute(argument(0), each([&](std::size_t s) { return sum_heads(dk[s], h.head_dim, times); }));
-    contribute(argument(1), each([&](std::size_t s) { return sum_heads(dv[s], h.value_dim, times); }));
+    contribute(argument(0), each([&](std::size_t s) { return math_.sum_heads(dk[s], h.head_dim, times); }));
+    contribute(argument(1), each([&](std::size_t s) { return math_.sum_heads(dv[s], h.value_dim, times); }));
   } else if (operation == Operation::flash) {
     flash_backward();
   } else {
@@ -68,7 +68,7 @@ void ModuleRun::flash_forward() {
   const Parts q = load(argument(0)), k = load(argument(1)), v = load(argument(2));
   Parts context, log_sum_exp;
   for (std::size_t s = 0; s < sequences_; ++s) {
-    Attended out = attend(q[s], k[s], v[s], h);
+    Attended out = math_.attend(q[s], k[s], v[s], h);
     context.push_back(std::move(out.context));
     log_sum_exp.push_back(std::move(out.log_sum_exp));
   }
@@ -82,7 +82,7 @@ void ModuleRun::flash_backward() {
   const Parts log_sum_exp = load(made("log-sum-exp")), dcontext = gradient(made("context"));
   Parts dq, dk, dv;
   for (std::size_t s = 0; s < sequences_; ++s) {
-    AttentionGradients d = attend_backward(q[s], k[s], v[s], {{}, log_sum_exp[s]}, dcontext[s], h);
+    AttentionGradients d = math_.attend_backward(q[s], k[s], v[s], log_sum_exp[s], dcontext[s], h);
     dq.push_back(std::move(d.q));
     dk.push_back(std::move(d.k));
     dv.push_back(std::move(d.v));
@@ -97,15 +97,15 @@ void ModuleRun::plain_attention_forward(Operation operation) {
   const std::int64_t maps = h.heads * sequence_;  // rows of a sequence's score maps
   if (operation == Operation::scores) {
     const Parts q = load(argument(0)), k = load(argument(1));
-    store(made("scores"), each([&](std::size_t s) { return attention_scores(q[s], k[s], h); }));
+    store(made("scores"), each([&](std::size_t s) { return math_.attention_scores(q[s], k[s], h); }));
   } else if (operation == Operation::softmax) {
     const Parts scores = load(argument(0), maps);
-    const Parts p = each([&](std::size_t s) { return causal_softmax(scores[s], h.head_dim); });
+    const Parts p = each([&](std::size_t s) { return math_.causal_softmax(scores[s], h.head_dim); });
     store(made("softmax"), p);
     store(made("probabilities"), p);
   } else {
     const Parts p = load(argument(0), maps), v = load(argument(1));
-    store(made("context"), each([&](std::size_t s) { return attention_context(p[s], v[s], h); }));
+    store(made("context"), each([&](std::size_t s) { return math_.attention_context(p[s], v[s], h); }));
   }
 }
 
@@ -116,7 +116,7 @@ void ModuleRun::plain_attention_backward(Operation operation) {
     const Parts q = load(argument(0)), k = load(argument(1)), d = gradient(made("scores"), maps);
     Parts dq, dk;
     for (std::size_t s = 0; s < sequences_; ++s) {
-      AttentionGradients g = attention_scores_backward(q[s], k[s], d[s], h);
+      AttentionGradients g = math_.attention_scores_backward(q[s], k[s], d[s], h);
       dq.push_back(std::move(g.q));
       dk.push_back(std::move(g.k));
     }
@@ -125,12 +125,12 @@ void ModuleRun::plain_attention_backward(Operation operation) {
   } else if (operation == Operation::softmax) {
     const std::int32_t cast = made("probabilities");
     const Parts p = load(made("softmax"), maps), d = gradient(cast >= 0 ? cast : made("softmax"), maps);
-    contribute(argument(0), each([&](std::size_t s) { return causal_softmax_backward(p[s], d[s], h.head_dim); }));
+    contribute(argument(0), each([&](std::size_t s) { return math_.causal_softmax_backward(p[s], d[s], h.head_dim); }));
   } else {
     const Parts p = load(argument(0), maps), v = load(argument(1)), d = gradient(made("context"));
     Parts dp, dv;
     for (std::size_t s = 0; s < sequences_; ++s) {
-      ContextGradients g = attention_context_backward(p[s], v[s], d[s], h);
+      ContextGradients g = math_.attention_context_backward(p[s], v[s], d[s], h);
       dp.push_back(std::move(g.probabilities));
       dv.push_back(std::move(g.v));
     }

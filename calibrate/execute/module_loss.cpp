@@ -9,13 +9,13 @@ void ModuleRun::element_wise_forward(Operation operation) {
   switch (operation) {
     case Operation::copy: return store(made("context by token"), x);
     case Operation::upcast: return store(made("logits in fp32"), x);
-    case Operation::activation: return store(made("activation"), each([&](std::size_t s) { return silu(x[s]); }));
-    case Operation::log_softmax: return store(made("log-probabilities"), each([&](std::size_t s) { return log_softmax(x[s]); }));
+    case Operation::activation: return store(made("activation"), each([&](std::size_t s) { return math_.silu(x[s]); }));
+    case Operation::log_softmax: return store(made("log-probabilities"), each([&](std::size_t s) { return math_.log_softmax(x[s]); }));
     default: break;
   }
   const Parts y = load(argument(1));
-  if (operation == Operation::multiply) return store(made("product"), each([&](std::size_t s) { return multiply(x[s], y[s]); }));
-  store(made("sum"), each([&](std::size_t s) { return sum(x[s], y[s]); }));
+  if (operation == Operation::multiply) return store(made("product"), each([&](std::size_t s) { return math_.multiply(x[s], y[s]); }));
+  store(made("sum"), each([&](std::size_t s) { return math_.sum(x[s], y[s]); }));
 }
 
 void ModuleRun::element_wise_backward(Operation operation) {
@@ -24,16 +24,16 @@ void ModuleRun::element_wise_backward(Operation operation) {
     case Operation::upcast: return contribute(argument(0), gradient(made("logits in fp32")));
     case Operation::activation: {
       const Parts x = load(argument(0)), d = gradient(made("activation"));
-      return contribute(argument(0), each([&](std::size_t s) { return silu_backward(x[s], d[s]); }));
+      return contribute(argument(0), each([&](std::size_t s) { return math_.silu_backward(x[s], d[s]); }));
     }
     case Operation::log_softmax: {
       const Parts y = load(made("log-probabilities")), d = gradient(made("log-probabilities"));
-      return contribute(argument(0), each([&](std::size_t s) { return log_softmax_backward(y[s], d[s]); }));
+      return contribute(argument(0), each([&](std::size_t s) { return math_.log_softmax_backward(y[s], d[s]); }));
     }
     case Operation::multiply: {
       const Parts x = load(argument(0)), y = load(argument(1)), d = gradient(made("product"));
-      contribute(argument(0), each([&](std::size_t s) { return multiply(d[s], y[s]); }));
-      return contribute(argument(1), each([&](std::size_t s) { return multiply(d[s], x[s]); }));
+      contribute(argument(0), each([&](std::size_t s) { return math_.multiply(d[s], y[s]); }));
+      return contribute(argument(1), each([&](std::size_t s) { return math_.multiply(d[s], x[s]); }));
     }
     default: {
       const Parts d = gradient(made("sum"));
@@ -47,27 +47,24 @@ void ModuleRun::loss_forward(Operation operation) {
   const Parts x = load(argument(0));
   double total = 0;
   for (std::size_t s = 0; s < sequences_; ++s) {
-    const Matrix logarithms = operation == Operation::nll_loss ? x[s] : log_softmax(x[s]);
-    for (std::int64_t t = 0; t < sequence_; ++t)
-      total -= static_cast<double>(logarithms.row(t)[static_cast<std::size_t>(trainer_.tokens_[s][static_cast<std::size_t>(t + 1)])]);
+    const bool logarithms = operation == Operation::nll_loss;
+    total -= logarithms ? math_.sum_of_targets(x[s], targets(s)) : math_.sum_of_targets(math_.log_softmax(x[s]), targets(s));
   }
   trainer_.loss_ = total / static_cast<double>(sequence_ * static_cast<std::int64_t>(sequences_));
 }
 
 /// Of the log-probabilities: -1 / (tokens of the micro-batch * micro-batches) at each target.
 Matrix ModuleRun::loss_gradient(std::size_t sequence, std::int64_t vocabulary) const {
-  Matrix d(sequence_, vocabulary);
   const std::int64_t tokens = sequence_ * static_cast<std::int64_t>(sequences_) * trainer_.training_.gradient_accumulation_steps;
-  for (std::int64_t t = 0; t < sequence_; ++t)
-    d.row(t)[static_cast<std::size_t>(trainer_.tokens_[sequence][static_cast<std::size_t>(t + 1)])] = -1.0F / static_cast<float>(tokens);
-  return d;
+  return math_.at_targets(vocabulary, targets(sequence), -1.0F / static_cast<float>(tokens));
 }
 
 void ModuleRun::loss_backward(Operation operation) {
   const Parts x = load(argument(0));
   contribute(argument(0), each([&](std::size_t s) {
-    const Matrix d = loss_gradient(s, x[s].columns);
-    return operation == Operation::nll_loss ? d : log_softmax_backward(log_softmax(x[s]), d);
+    Matrix d = loss_gradient(s, x[s].columns);
+    if (operation == Operation::cross_entropy) d = math_.log_softmax_backward(math_.log_softmax(x[s]), d);
+    return d;
   }));
 }
 

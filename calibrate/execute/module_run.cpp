@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/execute/module_run.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 
-#include "calibrate/execute/element.hpp"
-
 namespace shardsim::execute {
-namespace {
-
-void round_all(std::vector<float>& values, DType type) {
-  for (float& v : values) v = rounded(v, type);
-}
-
-}  // namespace
-
 ModuleRun::ModuleRun(Trainer& trainer, Workspace& workspace, std::int32_t layer, std::int32_t module, Pass pass)
-    : trainer_(trainer), workspace_(workspace), layer_(layer), index_(module), pass_(pass),
+    : trainer_(trainer), math_(trainer.math_), workspace_(workspace), layer_(layer), index_(module), pass_(pass),
       layer_of_((*trainer.model_.layers)[static_cast<std::size_t>(layer)]), type_(trainer.model_.type_of(layer_of_)),
       module_(type_.modules[static_cast<std::size_t>(module)]), sequence_(trainer.training_.sequence_length), sequences_(trainer.tokens_.size()) {}
 
@@ -29,26 +18,31 @@ std::int32_t ModuleRun::made(std::string_view name) const {
 }
 
 /// `rows` of each sequence; 0: one a token.
-ModuleRun::Parts ModuleRun::split(std::vector<float> values, std::int64_t rows) const {
+ModuleRun::Parts ModuleRun::split(Numbers values, std::int64_t rows) const {
   const std::size_t each = values.size() / sequences_;
   if (rows == 0) rows = sequence_;
+  const std::int64_t columns = static_cast<std::int64_t>(each) / rows;
   Parts parts;
-  for (std::size_t s = 0; s < sequences_; ++s) {
-    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(s * each);
-    parts.emplace_back(rows, static_cast<std::int64_t>(each) / rows, std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(each)));
-  }
+  if (sequences_ == 1) parts.emplace_back(rows, columns, std::move(values));
+  else for (std::size_t s = 0; s < sequences_; ++s) parts.emplace_back(rows, columns, math_.slice(values, s * each, each));
   return parts;
 }
 
-std::vector<float> ModuleRun::join(const Parts& parts) const {
-  std::vector<float> values;
-  for (const Matrix& part : parts) values.insert(values.end(), part.values.begin(), part.values.end());
+Numbers ModuleRun::join(const Parts& parts) const {
+  std::size_t count = 0;
+  for (const Matrix& part : parts) count += part.values.size();
+  Numbers values = math_.zeros(count);
+  std::size_t begin = 0;
+  for (const Matrix& part : parts) {
+    math_.put(values, begin, part.values);
+    begin += part.values.size();
+  }
   return values;
 }
 
 ModuleRun::Parts ModuleRun::load(std::int32_t t, std::int64_t rows) const { return split(workspace_.load({layer_, t, false}), rows); }
 
-void ModuleRun::store_values(std::int32_t t, std::span<const float> values) {
+void ModuleRun::store_values(std::int32_t t, const Numbers& values) {
   if (t < 0) return;
   // What nobody reads again is not made again.
   if (pass_ == Pass::recompute && !workspace_.holds({layer_, t, false})) return;
@@ -63,7 +57,7 @@ ModuleRun::Parts ModuleRun::gradient(std::int32_t t, std::int64_t rows) {
   if (tensor(t).has_gradient) return split(workspace_.load({layer_, t, true}), rows);
   const auto found = trainer_.aliased_.find({layer_, t});
   if (found == trainer_.aliased_.end()) throw std::logic_error("no gradient has reached '" + tensor(t).name + "' of " + layer_of_.name);
-  std::vector<float> values = std::move(found->second);
+  Numbers values = std::move(found->second);
   trainer_.aliased_.erase(found);
   return split(std::move(values), rows);
 }
@@ -73,17 +67,15 @@ bool ModuleRun::wanted(std::int32_t t) const { return !tensor(t).has_gradient ||
 
 void ModuleRun::contribute(std::int32_t t, const Parts& parts) {
   if (!wanted(t)) return;
-  std::vector<float> values = join(parts);
+  Numbers values = join(parts);
+  math_.round(values, tensor(t).gradient_dtype);
   if (!tensor(t).has_gradient) {
-    round_all(values, tensor(t).gradient_dtype);
-    auto& sum = trainer_.aliased_[{layer_, t}];
+    Numbers& sum = trainer_.aliased_[{layer_, t}];
     if (sum.empty()) sum = std::move(values);
-    else std::transform(sum.begin(), sum.end(), values.begin(), sum.begin(), std::plus<>());
+    else math_.add(sum, values);
     return;
   }
-  round_all(values, tensor(t).gradient_dtype);
-  const std::vector<float> before = workspace_.load({layer_, t, true});
-  std::transform(values.begin(), values.end(), before.begin(), values.begin(), std::plus<>());
+  math_.add(values, workspace_.load({layer_, t, true}));
   workspace_.store({layer_, t, true}, values);
 }
 
@@ -91,11 +83,11 @@ void ModuleRun::contribute(std::int32_t t, const Parts& parts) {
 
 ParameterId ModuleRun::parameter(std::size_t i) const { return layer_of_.parameters[static_cast<std::size_t>(module_.parameters.at(i))]; }
 
-std::vector<float> ModuleRun::zeros_if_trained(std::size_t i) const {
-  return trains(i) ? std::vector<float>(static_cast<std::size_t>(trainer_.model_.at(parameter(i)).elements.value())) : std::vector<float>();
+Numbers ModuleRun::zeros_if_trained(std::size_t i) const {
+  return trains(i) ? math_.zeros(static_cast<std::size_t>(trainer_.model_.at(parameter(i)).elements.value())) : Numbers();
 }
 
-void ModuleRun::add_gradient(std::size_t i, std::span<const float> values) {
+void ModuleRun::add_gradient(std::size_t i, const Numbers& values) {
   if (!values.empty()) workspace_.add_gradient(parameter(i), values);
 }
 
@@ -151,47 +143,43 @@ void ModuleRun::backward() {
 
 // Parameters' modules ------------------------------------------------------------------------------------------------------------
 
+std::span<const std::int32_t> ModuleRun::inputs(std::size_t sequence) const {
+  return std::span(trainer_.tokens_[sequence]).first(static_cast<std::size_t>(sequence_));
+}
+
+std::span<const std::int32_t> ModuleRun::targets(std::size_t sequence) const {
+  return std::span(trainer_.tokens_[sequence]).subspan(1, static_cast<std::size_t>(sequence_));
+}
+
 void ModuleRun::lookup_forward() {
-  const std::vector<float> table = weights(0);
+  const Numbers table = weights(0);
   const std::int64_t width = trainer_.model_.at(parameter(0)).shape.back();
-  store(made("embeddings"), each([&](std::size_t s) {
-    Matrix rows(sequence_, width);
-    for (std::int64_t t = 0; t < sequence_; ++t) {
-      const auto begin = table.begin() + trainer_.tokens_[s][static_cast<std::size_t>(t)] * width;
-      std::copy(begin, begin + width, rows.row(t).begin());
-    }
-    return rows;
-  }));
+  store(made("embeddings"), each([&](std::size_t s) { return math_.lookup(table, width, inputs(s)); }));
 }
 
 void ModuleRun::lookup_backward() {
-  std::vector<float> sums = zeros_if_trained(0);
+  Numbers sums = zeros_if_trained(0);
   if (sums.empty()) return;
   const Parts dy = gradient(made("embeddings"));
-  for (std::size_t s = 0; s < sequences_; ++s)
-    for (std::int64_t t = 0; t < sequence_; ++t) {
-      const auto row = dy[s].row(t);
-      const auto begin = sums.begin() + trainer_.tokens_[s][static_cast<std::size_t>(t)] * dy[s].columns;
-      std::transform(row.begin(), row.end(), begin, begin, std::plus<>());
-    }
+  for (std::size_t s = 0; s < sequences_; ++s) math_.lookup_backward(dy[s], inputs(s), sums);
   add_gradient(0, sums);
 }
 
 void ModuleRun::linear_forward() {
   const std::int32_t cast_input = made("input in compute dtype"), cast_weight = made("weight in compute dtype"), output = made("output");
   Parts x = load(argument(0));
-  std::vector<float> weight = weights(0);
+  Numbers weight = weights(0);
   if (cast_input >= 0) {
-    for (Matrix& part : x) round_all(part.values, tensor(cast_input).dtype);
+    for (Matrix& part : x) math_.round(part.values, tensor(cast_input).dtype);
     store(cast_input, x);
   }
   if (cast_weight >= 0) {
-    round_all(weight, tensor(cast_weight).dtype);
+    math_.round(weight, tensor(cast_weight).dtype);
     store_values(cast_weight, weight);
   }
-  const std::vector<float> bias = has_parameter(1) ? weights(1) : std::vector<float>();
+  const Numbers bias = has_parameter(1) ? weights(1) : Numbers();
   const std::int64_t out = trainer_.model_.at(parameter(0)).shape.front();
-  store(output, each([&](std::size_t s) { return linear(trainer_.products_, x[s], weight, bias, out); }));
+  store(output, each([&](std::size_t s) { return math_.linear(x[s], weight, bias, out); }));
 }
 
 void ModuleRun::linear_backward() {
@@ -199,41 +187,41 @@ void ModuleRun::linear_backward() {
   const Parts dy = gradient(made("output"));
   const std::int64_t in = trainer_.model_.at(parameter(0)).shape.back();
   if (wanted(argument(0))) {
-    const std::vector<float> weight = cast_weight >= 0 ? workspace_.load({layer_, cast_weight, false}) : weights(0);
-    contribute(argument(0), each([&](std::size_t s) { return linear_backward_input(trainer_.products_, dy[s], weight, in); }));
+    const Numbers weight = cast_weight >= 0 ? workspace_.load({layer_, cast_weight, false}) : weights(0);
+    contribute(argument(0), each([&](std::size_t s) { return math_.linear_backward_input(dy[s], weight, in); }));
   }
-  std::vector<float> weight_sums = zeros_if_trained(0), bias_sums = zeros_if_trained(1);
+  Numbers weight_sums = zeros_if_trained(0), bias_sums = zeros_if_trained(1);
   if (weight_sums.empty() && bias_sums.empty()) return;
   const Parts x = weight_sums.empty() ? Parts(sequences_) : load(cast_input >= 0 ? cast_input : argument(0));
-  for (std::size_t s = 0; s < sequences_; ++s) linear_backward_weight(trainer_.products_, x[s], dy[s], weight_sums, bias_sums);
-  if (cast_weight >= 0) round_all(weight_sums, tensor(cast_weight).dtype);  // the product's dtype; autograd casts it back
+  for (std::size_t s = 0; s < sequences_; ++s) math_.linear_backward_weight(x[s], dy[s], weight_sums, bias_sums);
+  if (cast_weight >= 0) math_.round(weight_sums, tensor(cast_weight).dtype);  // the product's dtype; autograd casts it back
   add_gradient(0, weight_sums);
   add_gradient(1, bias_sums);
 }
 
 void ModuleRun::rms_norm_forward() {
-  const std::vector<float> weight = weights(0);
+  const Numbers weight = weights(0);
   const auto size = static_cast<std::int64_t>(weight.size());
   const Parts x = load(argument(0));
-  const Parts inverse = each([&](std::size_t s) { return inverse_rms(x[s], size); });
-  Parts normalised = each([&](std::size_t s) { return normalise(x[s], inverse[s], size); });
+  const Parts inverse = each([&](std::size_t s) { return math_.inverse_rms(x[s], size); });
+  Parts normalised = each([&](std::size_t s) { return math_.normalise(x[s], inverse[s], size); });
   const std::int32_t kept = made("normalised");
   const DType dtype = kept >= 0 ? tensor(kept).dtype : tensor(argument(0)).dtype;
-  for (Matrix& part : normalised) round_all(part.values, dtype);
+  for (Matrix& part : normalised) math_.round(part.values, dtype);
   store(made("input in fp32"), x);
   store(made("1/rms"), inverse);
   store(kept, normalised);
-  store(made("norm output"), each([&](std::size_t s) { return scale_columns(normalised[s], weight); }));
+  store(made("norm output"), each([&](std::size_t s) { return math_.scale_columns(normalised[s], weight); }));
 }
 
 void ModuleRun::rms_norm_backward() {
   const std::int32_t wide = made("input in fp32");
-  const std::vector<float> weight = weights(0);
+  const Numbers weight = weights(0);
   const Parts dy = gradient(made("norm output"));
   const Parts x = load(wide >= 0 ? wide : argument(0));
   const Parts inverse = load(made("1/rms"));
-  std::vector<float> sums = zeros_if_trained(0);
-  contribute(argument(0), each([&](std::size_t s) { return execute::rms_norm_backward(x[s], inverse[s], dy[s], weight, sums); }));
+  Numbers sums = zeros_if_trained(0);
+  contribute(argument(0), each([&](std::size_t s) { return math_.rms_norm_backward(x[s], inverse[s], dy[s], weight, sums); }));
   add_gradient(0, sums);
 }
 

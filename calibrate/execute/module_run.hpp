@@ -22,11 +22,11 @@ class ModuleRun {
   [[nodiscard]] std::int32_t made(std::string_view name) const;
   [[nodiscard]] const Tensor& tensor(std::int32_t t) const { return type_.tensors[static_cast<std::size_t>(t)]; }
   [[nodiscard]] std::int32_t argument(std::size_t i) const { return module_.reads.at(i); }
-  [[nodiscard]] Parts split(std::vector<float> values, std::int64_t rows) const;
-  [[nodiscard]] std::vector<float> join(const Parts& parts) const;
+  [[nodiscard]] Parts split(Numbers values, std::int64_t rows) const;
+  [[nodiscard]] Numbers join(const Parts& parts) const;
   [[nodiscard]] Parts load(std::int32_t t, std::int64_t rows = 0) const;
   void store(std::int32_t t, const Parts& values);
-  void store_values(std::int32_t t, std::span<const float> values);
+  void store_values(std::int32_t t, const Numbers& values);
 
   // Gradients of tensors.
   [[nodiscard]] Parts gradient(std::int32_t t, std::int64_t rows = 0);
@@ -37,9 +37,9 @@ class ModuleRun {
   [[nodiscard]] ParameterId parameter(std::size_t i) const;
   [[nodiscard]] bool has_parameter(std::size_t i) const { return i < module_.parameters.size(); }
   [[nodiscard]] bool trains(std::size_t i) const { return has_parameter(i) && trainer_.model_.at(parameter(i)).trainable; }
-  [[nodiscard]] std::vector<float> weights(std::size_t i) const { return workspace_.parameter(parameter(i)); }
-  [[nodiscard]] std::vector<float> zeros_if_trained(std::size_t i) const;
-  void add_gradient(std::size_t i, std::span<const float> values);
+  [[nodiscard]] Numbers weights(std::size_t i) const { return workspace_.parameter(parameter(i)); }
+  [[nodiscard]] Numbers zeros_if_trained(std::size_t i) const;
+  void add_gradient(std::size_t i, const Numbers& values);
 
   [[nodiscard]] Heads heads() const;
   [[nodiscard]] std::int64_t head_dim() const;
@@ -68,8 +68,11 @@ class ModuleRun {
   void loss_forward(Operation operation);
   void loss_backward(Operation operation);
   [[nodiscard]] Matrix loss_gradient(std::size_t sequence, std::int64_t vocabulary) const;
+  [[nodiscard]] std::span<const std::int32_t> inputs(std::size_t sequence) const;
+  [[nodiscard]] std::span<const std::int32_t> targets(std::size_t sequence) const;
 
   Trainer& trainer_;
+  Math& math_;
   Workspace& workspace_;
   std::int32_t layer_;
   std::int32_t index_;

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "calibrate/execute/math.hpp"
 #include "sim/core/schedule.hpp"
 
 namespace shardsim::execute {
@@ -20,9 +21,11 @@ struct OptimizerConstants {
 /// Is the optimizer one that `update` knows (sgd, momentum, adam, adamw)?
 [[nodiscard]] bool is_executed(OptimizerKind kind);
 
-/// One step over some elements; `step` counts from 1. Moments that the optimizer does not have are empty.
+/// What `update` does in one step; `step` counts from 1. Throws std::logic_error for optimizers that are not executed.
+[[nodiscard]] UpdateRule rule_of(OptimizerKind kind, const OptimizerConstants& constants, std::int64_t step);
+
+/// One step over some elements. Moments that the optimizer does not have are empty.
 /// Sources: torch/optim/{sgd,adam,adamw}.py, single-tensor forms.
-void update(OptimizerKind kind, const OptimizerConstants& constants, std::int64_t step, std::span<float> parameters, std::span<const float> gradients,
-            std::span<float> first, std::span<float> second);
+void update(const UpdateRule& rule, std::span<float> parameters, std::span<const float> gradients, std::span<float> first, std::span<float> second);
 
 }  // namespace shardsim::execute

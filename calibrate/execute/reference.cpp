@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "calibrate/execute/element.hpp"
+#include "calibrate/execute/host_math.hpp"
 #include "calibrate/execute/optimizer.hpp"
 #include "calibrate/execute/trainer.hpp"
 
@@ -29,27 +30,27 @@ class PlainWorkspace final : public Workspace {
     zero_gradients();
   }
 
-  std::vector<float> parameter(ParameterId p) override {
+  Numbers parameter(ParameterId p) override {
     std::vector<float> values = weights_[static_cast<std::size_t>(p.index)];
     for (float& v : values) v = rounded(v, training_.precision.parameters);
-    return values;
+    return host_math().numbers(values);
   }
 
-  void add_gradient(ParameterId p, std::span<const float> values) override {
+  void add_gradient(ParameterId p, const Numbers& values) override {
     auto& sums = gradients_[static_cast<std::size_t>(p.index)];
     std::transform(sums.begin(), sums.end(), values.begin(), sums.begin(), std::plus<>());
   }
 
   bool holds(TensorRef) override { return true; }
 
-  std::vector<float> load(TensorRef ref) override {
+  Numbers load(TensorRef ref) override {
     const auto found = tensors_.find(key(ref));
-    if (found != tensors_.end()) return found->second;
+    if (found != tensors_.end()) return host_math().numbers(found->second);
     if (!ref.gradient) throw std::logic_error("a tensor is read before it is made");
-    return std::vector<float>(static_cast<std::size_t>(tensor(ref).elements.value()));
+    return host_math().zeros(static_cast<std::size_t>(tensor(ref).elements.value()));
   }
 
-  void store(TensorRef ref, std::span<const float> values) override {
+  void store(TensorRef ref, const Numbers& values) override {
     auto& kept = tensors_[key(ref)];
     kept.assign(values.begin(), values.end());
     const DType dtype = ref.gradient ? tensor(ref).gradient_dtype : tensor(ref).dtype;
@@ -71,9 +72,10 @@ class PlainWorkspace final : public Workspace {
   void optimizer_step(std::int64_t step) {
     const Precision& precision = training_.precision;
     const DType stored = precision.master.value_or(precision.parameters);
+    const UpdateRule rule = rule_of(training_.optimizer.kind, {}, step);
     for (std::size_t p = 0; p < weights_.size(); ++p) {
       if (gradients_[p].empty()) continue;
-      update(training_.optimizer.kind, {}, step, weights_[p], gradients_[p], first_[p], second_[p]);
+      update(rule, weights_[p], gradients_[p], first_[p], second_[p]);
       for (float& v : weights_[p]) v = rounded(v, stored);
       for (auto* moments : {&first_[p], &second_[p]})
         for (float& v : *moments) v = rounded(v, precision.moments);
@@ -116,7 +118,7 @@ Reference train_alone(const Model& model, const Training& training, const BatchS
   Training alone = training;
   alone.gradient_accumulation_steps = 1;  // averaged here, over all micro-batches of all ranks
   PlainWorkspace workspace(model, training);
-  Trainer trainer(model, alone);
+  Trainer trainer(model, alone, host_math());
   Reference reference;
   const auto layers = static_cast<std::int32_t>(model.layers->size());
   const auto modules = [&](std::int32_t l) { return static_cast<std::int32_t>(model.type_of((*model.layers)[static_cast<std::size_t>(l)]).modules.size()); };

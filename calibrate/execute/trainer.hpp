@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "calibrate/execute/batch.hpp"
-#include "calibrate/execute/kernels.hpp"
 #include "calibrate/execute/workspace.hpp"
 #include "models/model.hpp"
 
@@ -25,9 +24,8 @@ enum class Operation : std::uint8_t {
 
 class Trainer {
  public:
-  /// `model` outlives the trainer. `products`: where matrix products are computed.
-  Trainer(const Model& model, const Training& training, Products products = product_on_host)
-      : model_(model), training_(training), products_(std::move(products)) {}
+  /// `model` and `math` outlive the trainer.
+  Trainer(const Model& model, const Training& training, Math& math) : model_(model), training_(training), math_(math) {}
 
   /// The micro-batch that following calls are about: the tokens of each of its sequences (see sequence_tokens).
   void begin(std::vector<std::vector<std::int32_t>> tokens);
@@ -44,11 +42,11 @@ class Trainer {
   friend class ModuleRun;
   const Model& model_;
   Training training_;
-  Products products_;
+  Math& math_;
   std::vector<std::vector<std::int32_t>> tokens_;
   /// Gradients of tensors that share the memory of another's (a residual branch): from the module that makes them to the one that reads
   /// them, by layer and tensor.
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<float>> aliased_;
+  std::map<std::pair<std::int32_t, std::int32_t>, Numbers> aliased_;
   double loss_ = 0;
 };
 

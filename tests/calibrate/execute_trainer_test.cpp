@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "calibrate/execute/host_math.hpp"
 #include "calibrate/execute/optimizer.hpp"
 #include "calibrate/execute/reference.hpp"
 #include "execute_job.hpp"
@@ -24,20 +25,20 @@ class FreeWorkspace final : public Workspace {
       gradients.emplace_back(weights.back().size());
     }
   }
-  std::vector<float> parameter(ParameterId p) override { return weights[static_cast<std::size_t>(p.index)]; }
-  void add_gradient(ParameterId p, std::span<const float> values) override {
+  Numbers parameter(ParameterId p) override { return host_math().numbers(weights[static_cast<std::size_t>(p.index)]); }
+  void add_gradient(ParameterId p, const Numbers& values) override {
     auto& sums = gradients[static_cast<std::size_t>(p.index)];
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
   }
   bool holds(TensorRef) override { return true; }
-  std::vector<float> load(TensorRef ref) override {
+  Numbers load(TensorRef ref) override {
     const TensorRef at = producer_of(model_, ref);
     auto& tensor = tensors_[{at.layer, at.tensor, at.gradient ? 1 : 0}];
     const auto& type = model_.type_of((*model_.layers)[static_cast<std::size_t>(ref.layer)]);
     if (tensor.empty()) tensor.resize(static_cast<std::size_t>(type.tensors[static_cast<std::size_t>(ref.tensor)].elements.value()));
-    return tensor;
+    return host_math().numbers(tensor);
   }
-  void store(TensorRef ref, std::span<const float> values) override {
+  void store(TensorRef ref, const Numbers& values) override {
     const TensorRef at = producer_of(model_, ref);
     tensors_[{at.layer, at.tensor, at.gradient ? 1 : 0}].assign(values.begin(), values.end());
   }
@@ -52,7 +53,7 @@ class FreeWorkspace final : public Workspace {
 
 class TrainerTest : public testing::TestWithParam<AttentionKind> {
  protected:
-  TrainerTest() : job_(test::small_job(GetParam())), trainer_(*job_.model, job_.training), workspace_(*job_.model) {}
+  TrainerTest() : job_(test::small_job(GetParam())), trainer_(*job_.model, job_.training, host_math()), workspace_(*job_.model) {}
 
   double loss() {
     workspace_.forget();
@@ -117,7 +118,7 @@ TEST(Trainer, SaysWhatItCannotDo) {
 TEST(Optimizer, AdamWFirstStepMovesByTheLearningRate) {
   std::vector<float> weights{1.0F, 1.0F}, gradients{0.5F, -0.001F}, first(2), second(2);
   const OptimizerConstants c;
-  update(OptimizerKind::adamw, c, 1, weights, gradients, first, second);
+  update(rule_of(OptimizerKind::adamw, c, 1), weights, gradients, first, second);
   // Bias correction makes the first direction g / |g|; decay takes lr * wd of the weight.
   EXPECT_NEAR(weights[0], 1 - c.learning_rate * c.weight_decay - c.learning_rate, 1e-6);
   EXPECT_NEAR(weights[1], 1 - c.learning_rate * c.weight_decay + c.learning_rate, 1e-6);
