@@ -186,6 +186,7 @@ class TorchtitanReader {
     const Node* reshard = parallelism_.take_any({"fsdp_reshard_after_forward", "reshard_after_forward"});
     if (reshard != nullptr && reshard->text != "default")
       draft_.option("reshard_after_forward", reshard->text == "never" || reshard->text == "false" ? "false" : "true", "");
+    if (reshard != nullptr && reshard->text == "always") draft_.option("reshard_root_after_forward", "true", "norm and head too");
   }
 
   ScenarioDraft& draft_;

@@ -2,9 +2,11 @@
 // DeepSpeed's BF16_Optimizer: what ZeRO stage 1 becomes with bf16 parameters and fp32 gradient accumulation. Every rank keeps all
 // gradients in flat fp32 buffers; the engine all-reduces them after backward in the communication dtype, nothing overlaps; then the
 // optimizer steps on this rank's partition. Source: DeepSpeed runtime/bf16_optimizer.py, runtime/engine.py (buffered_allreduce_fallback).
+#include <algorithm>
 #include <utility>
 
 #include "strategies/bucketing.hpp"
+#include "strategies/expert_parallel.hpp"
 #include "strategies/zero12.hpp"
 #include "strategies/zero12_groups.hpp"
 
@@ -81,7 +83,12 @@ class Bf16Optimizer final : public Hooks {
     std::vector<std::int64_t> sizes;
     for (const FlatGroup& group : groups_.all()) sizes.push_back(group.flat.value());
     const std::int64_t limit = engine_bucket + 1;
-    for (const BucketRange& range : close_when_full(sizes, std::span(&limit, 1))) allreduce_and_copy(range);
+    const auto first_expert = static_cast<std::size_t>(std::find_if(groups_.all().begin(), groups_.all().end(), [](const FlatGroup& g) { return g.experts; }) - groups_.all().begin());
+    const auto reduce = [&](std::size_t from, std::size_t to) {
+      for (const BucketRange& range : close_when_full(std::span(sizes).subspan(from, to - from), std::span(&limit, 1))) allreduce_and_copy({range.begin + from, range.end + from});
+    };
+    reduce(0, first_expert);             // _reduce_non_expert_gradients
+    reduce(first_expert, sizes.size());  // _reduce_expert_gradients
   }
 
   /// Flattened where there are several groups; cast to the communication dtype; all-reduced, then divided (postscale); cast and copied back.
@@ -109,7 +116,7 @@ class Bf16Optimizer final : public Hooks {
       wire = cast;
     }
     build_.communicate({"nccl:all_reduce", name}, current_stream,
-                       {.kind = Collective::all_reduce, .communicator = groups_.communicator(), .dtype = config_.communication, .payload = elements, .target = wire});
+                       {.kind = Collective::all_reduce, .communicator = groups_.all()[range.begin].ranks.communicator, .dtype = config_.communication, .payload = elements, .target = wire});
     build_.copy({"tensor.mul_", name}, current_stream,
                 {.source = wire, .target = wire, .count = elements, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     if (cast.valid()) {
@@ -153,6 +160,8 @@ class Bf16Optimizer final : public Hooks {
 
 }  // namespace
 
-std::unique_ptr<Hooks> make_bf16_optimizer(Program& program, const Zero12Config& config) { return std::make_unique<Bf16Optimizer>(program, config); }
+std::unique_ptr<Hooks> make_bf16_optimizer(Program& program, const Zero12Config& config) {
+  return with_expert_parallel(program, std::make_unique<Bf16Optimizer>(program, config));
+}
 
 }  // namespace shardsim

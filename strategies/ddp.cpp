@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "strategies/bucketing.hpp"
+#include "strategies/expert_parallel.hpp"
 
 namespace shardsim {
 namespace {
@@ -42,8 +43,10 @@ class Ddp final : public Hooks {
         find_unused_(program.options().boolean("find_unused_parameters", false)),
         static_graph_(program.options().boolean("static_graph", false)),
         dp_(build_.communicator("dp", "dp", program.job.world_size)),
-        process_group_(build_.stream("process group")) {
+        process_group_(build_.stream("process group")),
+        held_(ExpertParallel(program.job).held(replicated_.trainable())) {
     replicated_.add_optimizer();
+    if (!held_.experts.empty()) expert_replicas_ = ExpertParallel(program.job).replicas(build_, program.job.world_size);
     build_buckets();
   }
 
@@ -55,14 +58,13 @@ class Ddp final : public Hooks {
 
   void produce_gradient(ParameterId p) override {
     if (view_ && in_bucket_[static_cast<std::size_t>(p.index)]) return;  // accumulates in place: .grad is a view of the bucket
-    (void)replicated_.gradient(p);
+    (void)replicated_.gradient(p, view_ && bucketed(p));
   }
 
   /// Reducer::autograd_hook, mark_variable_ready_dense, mark_bucket_ready.
   void gradient_ready(ParameterId p) override {
-    if (!synchronize_) return;
-    const std::int32_t index = bucket_of_[static_cast<std::size_t>(p.index)];
-    Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+    if (!synchronize_ || !bucketed(p)) return;
+    Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])];
     copy_to_bucket(p, bucket);
     if (--bucket.pending > 0 || delayed()) return;
     while (next_ < buckets_.size() && buckets_[next_].pending == 0) all_reduce(buckets_[next_++]);
@@ -77,24 +79,43 @@ class Ddp final : public Hooks {
       build_.wait(ScheduleBuilder::compute_stream(), bucket.work);
       if (!view_) copy_to_gradients(bucket);
     }
+    for (ParameterId p : held_.experts) all_reduce_expert(p);
   }
 
   void step() override {
     if (!view_) return replicated_.step();
     OptimizerStep::Gradients all, own;
-    for (const Bucket& b : buckets_) {
+    const auto add = [&](BufferId buffer, std::span<const ParameterId> parameters) {
       Elements updated;
-      for (ParameterId p : b.parameters) updated += replicated_.updates(p) ? program_.model().at(p).elements : Elements{};
-      all.buffers.push_back(b.buffer);
-      all.counts.push_back(b.elements);
-      own.buffers.push_back(b.buffer);
+      for (ParameterId p : parameters) updated += replicated_.updates(p) ? program_.model().at(p).elements : Elements{};
+      all.buffers.push_back(buffer);
+      all.counts.push_back(build_.schedule().at(buffer).elements);
+      own.buffers.push_back(buffer);
       own.counts.push_back(updated);
-    }
+    };
+    for (const Bucket& b : buckets_) add(b.buffer, b.parameters);
+    for (const ParameterId& p : held_.experts) add(replicated_.gradient(p), std::span(&p, 1));
     replicated_.step(all, own);
-    std::fill(in_bucket_.begin(), in_bucket_.end(), false);
+    zero_grad_views();
   }
 
  private:
+  /// Routed experts that are split over ranks stay outside (_ddp_params_and_buffers_to_ignore).
+  [[nodiscard]] bool bucketed(ParameterId p) const { return bucket_of_[static_cast<std::size_t>(p.index)] >= 0; }
+
+  /// Set to none, views are lost: the next backward allocates gradients and moves them into the buckets again. Filled with zeros, they stay.
+  void zero_grad_views() {
+    std::vector<BufferId> gradients;
+    for (ParameterId p : held_.experts) gradients.push_back(replicated_.gradient(p));
+    if (program_.training().optimizer.set_to_none) {
+      for (ParameterId p : held_.experts) replicated_.free_gradient(p);
+      std::fill(in_bucket_.begin(), in_bucket_.end(), false);
+      return;
+    }
+    for (const Bucket& b : buckets_) gradients.push_back(b.buffer);
+    zero_grad(program_, gradients);
+  }
+
   /// The static graph's first iteration reduces nothing until backward has ended.
   [[nodiscard]] bool delayed() const { return static_graph_ && !program_.training().warm; }
 
@@ -102,11 +123,12 @@ class Ddp final : public Hooks {
     const Model& model = program_.model();
     const DType dtype = replicated_.gradient_dtype();
     const bool rebuilt = program_.training().warm && (static_graph_ || !find_unused_);
-    std::vector<ParameterId> order = arrival_order(model);
+    const ExpertParallel experts(program_.job);
+    std::vector<ParameterId> order = experts.held(arrival_order(model)).dense;
     std::vector<std::int64_t> limits = bucket_limits(program_.options());
     if (!rebuilt) {
       // Iteration 1, and every one with find_unused_parameters: definition order. Without it a single bucket holds everything.
-      order = replicated_.trainable();
+      order = held_.dense;
       if (static_graph_ || !find_unused_) limits.clear();
     }
     std::vector<std::int64_t> sizes;
@@ -116,6 +138,8 @@ class Ddp final : public Hooks {
     bucket_of_.assign(model.parameters->size(), -1);
     in_bucket_.assign(model.parameters->size(), false);
     for (const BucketRange& range : ranges) add_bucket({order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)});
+    if (view_ && program_.training().warm && !program_.training().optimizer.set_to_none)
+      for (ParameterId p : held_.dense) in_bucket_[static_cast<std::size_t>(p.index)] = true;  // since the first iteration
   }
 
   void add_bucket(std::vector<ParameterId> parameters) {
@@ -162,9 +186,23 @@ class Ddp final : public Hooks {
     }
   }
 
+  /// What users add for experts, as their gradients belong to the ranks that hold the same ones: a loop after backward. The gradient sums
+  /// tokens of the whole expert group, so the mean over the world remains to be taken. Source: FastMoE, fmoe/distributed.py.
+  void all_reduce_expert(ParameterId p) {
+    if (!replicated_.has_gradient(p)) return;
+    const UnitId name = build_.unit(program_.model().at(p).name);
+    const BufferId gradient = replicated_.gradient(p);
+    const Elements count = program_.model().at(p).elements;
+    build_.copy({"expert gradient / N", name}, ScheduleBuilder::compute_stream(),
+                {.source = gradient, .target = gradient, .count = count, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+    if (expert_replicas_.ranks == 1) return;
+    build_.communicate({"nccl:all_reduce", name}, ScheduleBuilder::compute_stream(),
+                       {.kind = Collective::all_reduce, .communicator = expert_replicas_.communicator, .dtype = replicated_.gradient_dtype(), .payload = count, .target = gradient});
+  }
+
   /// One int32 for each parameter, summed over ranks: which ones were used anywhere.
   void all_reduce_unused_map() {
-    const Elements count{static_cast<std::int64_t>(replicated_.trainable().size())};
+    const Elements count{static_cast<std::int64_t>(held_.dense.size())};
     const BufferId map = build_.allocate({.label = {"unused parameters map", {}}, .category = Category::temporaries, .dtype = DType::int32,
                                           .pool = ScheduleBuilder::compute_stream(), .elements = count});
     build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
@@ -180,7 +218,9 @@ class Ddp final : public Hooks {
   Replicated replicated_;
   bool view_, no_sync_, find_unused_, static_graph_;
   CommunicatorId dp_;
+  RankGroup expert_replicas_;            // ranks that hold the same experts
   StreamId process_group_;
+  ExpertParallel::Held held_;            // trainable parameters of this rank; experts apart where they are split
   std::vector<Bucket> buckets_;
   std::vector<std::int32_t> bucket_of_;  // by parameter
   std::vector<bool> in_bucket_;          // by parameter: .grad is a view of the bucket
@@ -213,6 +253,7 @@ std::vector<std::string> ddp_without_effect(const Job& job) {
     warnings.push_back(job.strategy.name + ": no_sync has no effect with one micro-batch a step");
   if (options.boolean("find_unused_parameters", false) && options.boolean("static_graph", false))
     warnings.push_back(job.strategy.name + ": find_unused_parameters has no effect on the buckets with static_graph");
+  warn_expert_parallel(job, warnings);
   return warnings;
 }
 
@@ -220,8 +261,9 @@ StrategyEntry ddp_strategy() {
   return {.info = {.name = "ddp",
                    .summary = "Full replica on every rank; gradient buckets all-reduced while backward runs",
                    .library = "PyTorch 2.13 (torch.nn.parallel.DistributedDataParallel)",
-                   .options = ddp_options()},
-          .make = [](Program& program) { return make_ddp(program); },
+                   .options = with_expert_parallel_options(ddp_options())},
+          .make = [](Program& program) { return with_expert_parallel(program, make_ddp(program)); },
+          .check = [](const Job& job, Problems& problems) { check_expert_parallel(job, job.world_size, problems); },
           .differs_because = differs,
           .warnings = ddp_without_effect};
 }

@@ -95,6 +95,10 @@ FlatParamHandle* FlatParamHandles::add(const std::string& name, std::vector<Para
   if (handle->trains)
     optimizer_.add({.label = {"optimizer", handle->name}, .parameters = handle->parameters, .weights = handle->shard, .layout = layout(*handle, true),
                     .count = trained_in_shard(*handle), .dtype = config_.stored});
+  if (handle->trains && !program_.training().optimizer.set_to_none) {
+    handle->kept_gradient = build_.buffer(gradient_of(*handle));
+    if (program_.training().warm) handle->sharded_gradient = handle->kept_gradient;  // else the first backward makes it
+  }
   handles_.push_back(std::move(handle));
   return handles_.back().get();
 }
@@ -220,13 +224,19 @@ void FlatParamHandles::reduce_gradient(FlatParamHandle& handle) {
   handle.flat_gradient = {};
 }
 
+Buffer FlatParamHandles::gradient_of(const FlatParamHandle& handle) {
+  return {.label = {"sharded gradient", handle.name}, .category = Category::gradients, .persistent = !program_.training().optimizer.set_to_none, .host = offload_,
+          .dtype = config_.stored, .pool = post_backward_, .layout = layout(handle, true), .elements = handle.padded / config_.shard};
+}
+
 /// Cast to the stored dtype and add to _saved_grad_shard.
 void FlatParamHandles::accumulate_shard(FlatParamHandle& handle, BufferId reduced) {
   const StreamId stream = config_.replicate > 1 ? all_reduce_ : post_backward_;
   const bool first = !handle.sharded_gradient.valid();
-  if (first)
-    handle.sharded_gradient = build_.allocate({.label = {"sharded gradient", handle.name}, .category = Category::gradients, .host = offload_, .dtype = config_.stored,
-                                               .pool = post_backward_, .layout = layout(handle, true), .elements = handle.padded / config_.shard});
+  if (first) {
+    handle.sharded_gradient = handle.kept_gradient.valid() ? handle.kept_gradient : build_.buffer(gradient_of(handle));
+    build_.allocate(handle.sharded_gradient);
+  }
   build_.copy({first ? "FSDP::save_grad_shard" : "FSDP::accumulate_grad_shard", handle.name}, stream,
               {.source = reduced, .target = handle.sharded_gradient, .count = handle.padded / config_.shard,
                .path = offload_ ? CopyPath::to_host : CopyPath::device, .accumulate = !first});
@@ -247,11 +257,11 @@ void FlatParamHandles::step() {
   if (offload_) build_.synchronize({"FSDP::offload gradients", {}});
   optimizer_.clip(gradients, shard_group_, default_stream, config_.stored, false);
   optimizer_.emit(gradients);
-  for (const auto& handle : handles_)
-    if (handle->sharded_gradient.valid()) {
-      build_.free(handle->sharded_gradient);
-      handle->sharded_gradient = {};
-    }
+  for (const auto& handle : handles_) {
+    if (!handle->sharded_gradient.valid()) continue;
+    zero_grad(program_, {handle->sharded_gradient});
+    handle->sharded_gradient = {};
+  }
 }
 
 }  // namespace shardsim

@@ -37,7 +37,9 @@ struct FlatParamHandle {
   std::vector<BufferId> tensor_gradients;  ///< of the views, until torch.split's backward concatenates them
   BufferId flat_gradient;                ///< unsharded; kept across micro-batches under no_sync
   BufferId sharded_gradient;             ///< _saved_grad_shard
+  BufferId kept_gradient;                ///< the same, where zero_grad fills it with zeros instead of setting it to none
   bool prefetched = false;
+  bool needs_pre_backward_unshard = false;  ///< its forward has run, its backward has not: only then is it worth prefetching
   FlatParamHandle* apart = nullptr;      ///< the unit's trained parameters, where PEFT's policy wraps them apart from frozen ones
 };
 
@@ -82,6 +84,7 @@ class FlatParamHandles {
   [[nodiscard]] Elements trained_in_shard(const FlatParamHandle& handle) const;
   [[nodiscard]] LayoutId layout(const FlatParamHandle& handle, bool shard);
   [[nodiscard]] BufferId make(const char* verb, const FlatParamHandle& handle, Category category, DType dtype, StreamId pool, bool full, Role role = Role::none);
+  [[nodiscard]] Buffer gradient_of(const FlatParamHandle& handle);
   void accumulate_shard(FlatParamHandle& handle, BufferId reduced);
 
   Program& program_;

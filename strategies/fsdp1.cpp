@@ -34,12 +34,12 @@ class Fsdp1 final : public Hooks {
     if (!handle) return;
     if (config_.reshard_after_forward)
       for (FlatParamHandle* h = handle; h != nullptr; h = h->apart) handles_.reshard(*h);
-    post_forward_order_.push_back(handle);
+    register_pre_backward_hook(*handle);
   }
 
   /// The root is never freed after forward: backward starts with it.
   void end_forward() override {
-    if (FlatParamHandle* root = handles_.root()) post_forward_order_.push_back(root);
+    if (FlatParamHandle* root = handles_.root()) register_pre_backward_hook(*root);
   }
 
   void begin_backward() override {
@@ -61,6 +61,11 @@ class Fsdp1 final : public Hooks {
   void step() override { handles_.step(); }
 
  private:
+  void register_pre_backward_hook(FlatParamHandle& handle) {
+    post_forward_order_.push_back(&handle);
+    handle.needs_pre_backward_unshard = true;
+  }
+
   void unshard_and_wait(FlatParamHandle& handle) {
     if (!handle.prefetched)
       for (FlatParamHandle* h = &handle; h != nullptr; h = h->apart) handles_.unshard(*h);
@@ -75,14 +80,15 @@ class Fsdp1 final : public Hooks {
 
   void pre_backward_hook(FlatParamHandle& handle) {
     unshard_and_wait(handle);
+    handle.needs_pre_backward_unshard = false;
     if (config_.backward_prefetch == Fsdp1Config::Prefetch::pre) prefetch_before(handle);
   }
 
-  /// Reverse post-forward order.
+  /// Reverse post-forward order. The root's post-backward runs last: what stands before it has had its backward.
   void prefetch_before(const FlatParamHandle& handle) {
     const auto found = std::find(post_forward_order_.begin(), post_forward_order_.end(), &handle);
     if (found == post_forward_order_.begin() || found == post_forward_order_.end()) return;
-    prefetch(**(found - 1));
+    if ((*(found - 1))->needs_pre_backward_unshard) prefetch(**(found - 1));
   }
 
   /// AccumulateGrad's post-hook: reshard, then reduce on the post_backward stream unless no_sync.
@@ -125,7 +131,8 @@ std::string differs(const Job& job) {
 std::vector<std::string> without_effect(const Job& job) {
   const Fsdp1Config config = fsdp1_config(job);
   std::vector<std::string> warnings;
-  if (config.shard == 1 && job.strategy.options.given("backward_prefetch")) warnings.push_back("fsdp1: backward_prefetch has no effect with NO_SHARD");
+  for (const char* option : {"backward_prefetch", "forward_prefetch"})
+    if (config.shard == 1 && job.strategy.options.given(option)) warnings.push_back("fsdp1: " + std::string(option) + " has no effect with NO_SHARD");
   if (config.no_sync && job.training.gradient_accumulation_steps == 1) warnings.push_back("fsdp1: no_sync has no effect with one micro-batch a step");
   return warnings;
 }

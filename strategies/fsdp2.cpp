@@ -43,33 +43,31 @@ class Fsdp2 final : public Hooks {
     post_forward_order_.push_back(group);
   }
 
-  // Routed experts under expert parallelism are a group of their own around one module, with all-to-alls before and after.
+  // Routed experts under expert parallelism are a group of their own around one module.
   void pre_module_forward(std::int32_t layer, std::int32_t module, Pass pass) override {
-    groups_.expert_parallel().before_forward(layer, module);
     ParamGroup* group = groups_.experts_at(layer, module);
-    if (!group || pass == Pass::recompute) return;
-    groups_.unshard(*group, Phase::forward);
-    groups_.wait_for_unshard(*group, Phase::forward);
+    if (!group) return;
+    // A recomputed module finds its gather under way, prefetched by its block, and is not resharded before its backward.
+    const Phase phase = pass == Pass::recompute ? Phase::backward : Phase::forward;
+    groups_.unshard(*group, phase);
+    groups_.wait_for_unshard(*group, phase);
   }
   void post_module_forward(std::int32_t layer, std::int32_t module, Pass pass) override {
-    groups_.expert_parallel().after_forward(layer, module);
     ParamGroup* group = groups_.experts_at(layer, module);
     if (!group || pass == Pass::recompute) return;
     groups_.reshard_after_forward(*group);
     post_forward_order_.push_back(group);
   }
   void pre_module_backward(std::int32_t layer, std::int32_t module) override {
-    groups_.expert_parallel().before_backward(layer, module);
     if (ParamGroup* group = groups_.experts_at(layer, module)) pre_backward_group(*group);
   }
   void post_module_backward(std::int32_t layer, std::int32_t module) override {
-    groups_.expert_parallel().after_backward(layer, module);
     if (ParamGroup* group = groups_.experts_at(layer, module)) groups_.post_backward(*group);
   }
 
   void end_forward() override {
     if (ParamGroup* root = groups_.root()) {
-      if (config_.reshard_root) groups_.reshard_after_forward(*root);
+      groups_.reshard_after_forward(*root);
       post_forward_order_.push_back(root);
     }
     groups_.finish_forward();
@@ -110,7 +108,9 @@ class Fsdp2 final : public Hooks {
   void pre_backward_group(ParamGroup& group) {
     groups_.unshard(group, Phase::backward);
     groups_.wait_for_unshard(group, Phase::backward);
-    for (std::int64_t ahead = 1; ahead <= config_.backward_prefetch; ++ahead) prefetch(group, ahead);
+    // set_modules_to_backward_prefetch is called on blocks; the root keeps the implicit order, one group ahead.
+    const std::int64_t last = &group == groups_.root() ? 1 : config_.backward_prefetch;
+    for (std::int64_t ahead = 1; ahead <= last; ++ahead) prefetch(group, ahead);
   }
 
   /// Reverse post-forward order. The root's own entry is the last one, so its pre-backward prefetches the last block.
@@ -141,6 +141,28 @@ void check_fsdp2(const Job& job, Problems& problems) {
                  "reshard_after_forward " + reshard + " does not divide the shard group of " + std::to_string(shard_size) + " ranks");
 }
 
+/// Options whose condition does not hold in this job.
+std::vector<std::string> without_effect(const Job& job) {
+  const Options& options = job.strategy.options;
+  const Fsdp2Config c = fsdp2_config(job);
+  std::vector<std::string> warnings;
+  const auto unread = [&](const char* option, bool holds, const char* why) {
+    if (holds && options.given(option)) warnings.push_back("fsdp2: " + std::string(option) + " has no effect: " + why);
+  };
+  const bool one_micro_batch = job.training.gradient_accumulation_steps == 1;
+  unread("no_sync", true, "FSDP2 modules have none; use requires_gradient_sync");
+  for (const char* option : {"requires_gradient_sync", "reshard_after_backward"}) unread(option, one_micro_batch, "there is one micro-batch a step");
+  unread("requires_all_reduce", one_micro_batch || c.replicate == 1, c.replicate == 1 ? "nothing is replicated" : "there is one micro-batch a step");
+  unread("unshard_in_backward", !c.torchtitan_wrapping, "the embedding has a group of its own under wrap: torchtitan only");
+  unread("wrap", c.torchtitan_wrapping && !job.model->tied.empty(), "the head shares the embedding's weight, so both stay in the root");
+  warn_expert_parallel(job, warnings);
+  for (const char* option : {"separate_reduce_scatter_group", "forward_prefetch", "backward_prefetch", "unshard_in_backward"})
+    unread(option, c.shard == 1, "a shard group of one rank communicates nothing");
+  if (options.word("reshard_after_forward", "") == "1")
+    warnings.push_back("fsdp2: reshard_after_forward 1 means one rank: parameters stay gathered, as with false");
+  return warnings;
+}
+
 std::string differs(const Job& job) {
   const Fsdp2Config config = fsdp2_config(job);
   const DType parameters = job.training.precision.parameters;
@@ -156,22 +178,24 @@ StrategyEntry fsdp2_strategy() {
   return {.info = {.name = "fsdp2",
                    .summary = "Parameters, gradients and states sharded along dimension 0, gathered module by module",
                    .library = "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)",
-                   .options = {{.name = "reshard_after_forward", .kind = OptionKind::word, .fallback = "true", .help = "true, false, or a number of ranks to reshard to", .words = {}},
+                   .options = with_expert_parallel_options({{.name = "reshard_after_forward", .kind = OptionKind::word, .fallback = "true", .help = "true, false, or a number of ranks to reshard to", .words = {}},
+                               {.name = "reshard_root_after_forward", .kind = OptionKind::boolean, .fallback = "false", .help = "the root too (torchtitan: norm and head), as if wrapped with reshard_after_forward"},
                                {.name = "replicate", .kind = OptionKind::integer, .fallback = "1", .help = "replicas (HSDP); the shard group is the world divided by it", .words = {}, .minimum = 1},
                                {.name = "forward_prefetch", .kind = OptionKind::integer, .fallback = "0", .help = "groups unsharded ahead by set_modules_to_forward_prefetch"},
-                               {.name = "backward_prefetch", .kind = OptionKind::integer, .fallback = "1", .help = "groups unsharded ahead in backward"},
+                               {.name = "backward_prefetch", .kind = OptionKind::integer, .fallback = "1", .help = "groups unsharded ahead in backward; more than 1: by set_modules_to_backward_prefetch", .words = {}, .minimum = 1},
                                {.name = "separate_reduce_scatter_group", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce-scatter on a communicator of its own"},
                                {.name = "reduce_scatter_max_input_buffers", .kind = OptionKind::integer, .fallback = "1", .help = "reduce-scatter inputs retained before the default stream waits", .words = {}, .minimum = 1},
                                {.name = "requires_gradient_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "false: reduce in the last micro-batch only, unsharded gradients kept"},
                                {.name = "requires_all_reduce", .kind = OptionKind::boolean, .fallback = "true", .help = "false: HSDP all-reduces in the last micro-batch only"},
                                {.name = "reshard_after_backward", .kind = OptionKind::boolean, .fallback = "true", .help = "false: parameters stay gathered between micro-batches"},
+                               {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "", .help = "no effect: FSDP2 modules have none"},
                                {.name = "unshard_in_backward", .kind = OptionKind::boolean, .fallback = "true", .help = "false: the embedding's own group is not gathered in backward"},
                                {.name = "wrap", .kind = OptionKind::word, .fallback = "blocks", .help = "blocks: the rest is the root; torchtitan: embedding, and norm with head, are groups of their own", .words = {"blocks", "torchtitan"}},
-                               expert_parallel_options()[0], expert_parallel_options()[1],
-                               {.name = "reduce_dtype", .kind = OptionKind::word, .fallback = "", .help = "dtype of reductions; default: training.precision.reduce, else the parameters'", .words = {"bf16", "fp16", "fp32"}}}},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp2>(program); },
+                               {.name = "reduce_dtype", .kind = OptionKind::word, .fallback = "", .help = "dtype of reductions; default: training.precision.reduce, else the parameters'", .words = {"bf16", "fp16", "fp32"}}})},
+          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Fsdp2>(program)); },
           .check = check_fsdp2,
-          .differs_because = differs};
+          .differs_because = differs,
+          .warnings = without_effect};
 }
 
 }  // namespace shardsim

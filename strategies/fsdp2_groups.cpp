@@ -27,7 +27,7 @@ std::optional<std::int64_t> reshard_size(const std::string& word) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc{} || end != word.data() + word.size() || value < 1) return std::nullopt;
-  return value;
+  return value == 1 ? 0 : value;  // resharding to one rank is not resharding (_get_post_forward_mesh_info)
 }
 
 Fsdp2Config fsdp2_config(const Job& job) {
@@ -37,6 +37,7 @@ Fsdp2Config fsdp2_config(const Job& job) {
   c.replicate = options.integer("replicate", 1);
   c.shard = job.world_size / c.replicate;
   c.reshard = reshard_size(options.word("reshard_after_forward", "true")).value_or(1);
+  c.reshard_root = options.boolean("reshard_root_after_forward", false);
   c.forward_prefetch = options.integer("forward_prefetch", 0);
   c.backward_prefetch = options.integer("backward_prefetch", 1);
   c.separate_reduce_scatter_group = options.boolean("separate_reduce_scatter_group", false);
@@ -55,7 +56,7 @@ Fsdp2Config fsdp2_config(const Job& job) {
 }
 
 ParamGroups::ParamGroups(Program& program, const Fsdp2Config& config)
-    : program_(program), build_(program.build), config_(config), experts_(program), optimizer_(program) {
+    : program_(program), build_(program.build), config_(config), experts_(program.job), optimizer_(program) {
   comm_.all_gather_copy_in = build_.stream("all_gather_copy_in");
   comm_.all_gather = build_.stream("all_gather");
   comm_.reduce_scatter = build_.stream("reduce_scatter");
@@ -119,11 +120,7 @@ void ParamGroups::make_groups() {
 /// A block is one group; under expert parallelism its routed experts are another, and only the local ones are held at all.
 void ParamGroups::add_block(std::int32_t layer, const std::vector<ParameterId>& parameters) {
   const std::string& name = (*program_.model().layers)[static_cast<std::size_t>(layer)].name;
-  std::vector<ParameterId> dense, experts;
-  for (ParameterId p : parameters) {
-    if (experts_.size() == 1 || !program_.model().at(p).routed_expert) dense.push_back(p);
-    else if (experts_.local(p)) experts.push_back(p);
-  }
+  auto [dense, experts] = experts_.held(parameters);
   expert_groups_[static_cast<std::size_t>(layer)] = add_group(name + ".experts", layer, layer, std::move(experts), expert_mesh_);
   add_group(name, layer, layer, std::move(dense), dense_);
 }
@@ -142,6 +139,7 @@ ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, 
   group->first_layer = first;
   group->last_layer = last;
   group->embedding = name == "embedding";
+  group->head = name == "norm and head";
   group->parameters = std::move(parameters);
   for (ParameterId p : group->parameters) {
     group_of_[static_cast<std::size_t>(p.index)] = group.get();
@@ -163,6 +161,10 @@ ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, 
   for (ParameterId p : group->trainable) owned += rows_owned(model.at(p), mesh.ranks, mesh.part(program_.job.rank));
   optimizer_.add({.label = {"optimizer", group->name}, .parameters = group->trainable, .weights = group->shard,
                   .layout = rows_layout(mesh, group->trainable, true, true), .count = owned, .dtype = config_.stored});
+  if (!group->trainable.empty() && !program_.training().optimizer.set_to_none) {
+    group->kept_gradient = build_.buffer(gradient_of(*group));
+    if (program_.training().warm) group->sharded_gradient = group->kept_gradient;  // else the first backward makes it
+  }
   groups_.push_back(std::move(group));
   return groups_.back().get();
 }
@@ -261,8 +263,9 @@ void ParamGroups::reshard(ParamGroup& group) {
 }
 
 void ParamGroups::reshard_after_forward(ParamGroup& group) {
-  if (config_.reshard == 0 || !group.unsharded.valid()) return;
-  if (config_.reshard == 1 || config_.reshard == config_.shard || group.mesh.stride > 1) return reshard(group);
+  const bool keep = &group == root_ || group.head ? !config_.reshard_root : config_.reshard == 0;
+  if (keep || !group.unsharded.valid()) return;
+  if (config_.reshard <= 1 || config_.reshard == config_.shard || group.mesh.stride > 1) return reshard(group);
   const Elements part = padded_elements(program_.model(), group.parameters, config_.reshard) / config_.reshard;
   const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters), .partition = Layout::Partition::rows, .shard = true,
                                        .n = static_cast<std::int32_t>(config_.reshard)});

@@ -21,13 +21,13 @@ struct Fsdp2Config {
   std::int64_t shard = 1;                ///< ranks of the shard group
   std::int64_t replicate = 1;            ///< replicas (HSDP)
   std::int64_t reshard = 1;              ///< after forward: 1 to the shards, 0 not at all, M > 1 to M ranks
-  bool reshard_root = false;             ///< reshard_after_forward=None means False for the root
+  bool reshard_root = false;             ///< by default reshard_after_forward=None, which means False for the root
   std::int64_t forward_prefetch = 0, backward_prefetch = 1;
   bool separate_reduce_scatter_group = false;
   std::int64_t max_input_buffers = 1;
   bool sync_every_micro_batch = true, all_reduce_every_micro_batch = true;
   bool reshard_after_backward = true, unshard_embedding_in_backward = true;
-  bool torchtitan_wrapping = false;
+  bool torchtitan_wrapping = false;      ///< norm and head are a group, which torchtitan does not reshard: backward needs it at once
   DType stored = DType::fp32;            ///< of the shard, its gradient and the moments
   DType parameters = DType::bf16;        ///< gathered and computed with
   DType gradients = DType::bf16;         ///< as autograd leaves them
@@ -35,7 +35,7 @@ struct Fsdp2Config {
 };
 [[nodiscard]] Fsdp2Config fsdp2_config(const Job& job);
 
-/// "true" -> 1, "false" -> 0, "8" -> 8; nothing if it is none of these.
+/// "true" -> 1, "false" -> 0, "8" -> 8, "1" -> 0; nothing if it is none of these.
 [[nodiscard]] std::optional<std::int64_t> reshard_size(const std::string& word);
 
 /// Streams and communicators by role (FSDPCommContext.lazy_init). The copy-in stream is separate so that a copy-in overlaps the
@@ -57,7 +57,7 @@ struct ParamGroup {
   UnitId name;
   ShardMesh mesh;
   std::int32_t first_layer = 0, last_layer = 0;
-  bool embedding = false;
+  bool embedding = false, head = false;
   std::vector<ParameterId> parameters, trainable;
   Elements padded, padded_trainable;
   BufferId shard;                        ///< stored parameters of this rank
@@ -67,6 +67,7 @@ struct ParamGroup {
   std::vector<BufferId> gradients;       ///< G: .grad of each trainable parameter, empty until produced
   std::vector<BufferId> accumulated;     ///< unsharded gradients in reduce dtype, while gradient sync is off
   BufferId sharded_gradient;             ///< .grad of the shard
+  BufferId kept_gradient;                ///< the same, where zero_grad fills it with zeros instead of setting it to none
   BufferId partial_reduce;               ///< HSDP: reduce-scatter output kept while all-reduce is off
   BufferId all_reduce_state;             ///< HSDP: all-reduce buffer kept until the group's next use
   OpId all_gathered, post_reduce;
@@ -88,7 +89,6 @@ class ParamGroups {
   /// named_modules() pre-order: root first.
   [[nodiscard]] const std::vector<ParamGroup*>& in_module_order() const { return module_order_; }
   [[nodiscard]] bool inputs_need_no_gradient(const ParamGroup& group) const { return group.first_layer == 0; }
-  [[nodiscard]] const ExpertParallel& expert_parallel() const { return experts_; }
 
   void begin_micro_batch(std::int32_t index);
   void unshard(ParamGroup& group, Phase phase);
@@ -118,9 +118,11 @@ class ParamGroups {
   void drop_oldest_reduce_scatter();
   [[nodiscard]] BufferId chunk_cat(ParamGroup& group);
   void reduce(ParamGroup& group);
+  [[nodiscard]] bool all_reduces_later() const;
   [[nodiscard]] bool keep_partial(ParamGroup& group, BufferId output);
   void reduce_scatter(ParamGroup& group, BufferId input, BufferId output);
   void all_reduce(ParamGroup& group, BufferId& output);
+  [[nodiscard]] Buffer gradient_of(const ParamGroup& group);
   void to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream);
 
   Program& program_;

@@ -17,7 +17,6 @@ bool offloads(const Training& training) { return training.offload.parameters != 
 // Gradients ------------------------------------------------------------------------------------------------------------------------------
 
 void ParamGroups::produce_gradient(ParameterId parameter) {
-  if (!experts_.local(parameter)) return;  // its rows travel to the rank that holds it
   ParamGroup& group = *group_of_[static_cast<std::size_t>(parameter.index)];
   const auto index = static_cast<std::size_t>(std::find(group.trainable.begin(), group.trainable.end(), parameter) - group.trainable.begin());
   BufferId& gradient = group.gradients[index];
@@ -99,8 +98,12 @@ void ParamGroups::reduce(ParamGroup& group) {
   const BufferId input = chunk_cat(group);
   build_.wait_stream(comm_.reduce_scatter, default_stream);
   const bool becomes_gradient = config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads(program_.training());
-  BufferId output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, config_.reduce,
-                         comm_.reduce_scatter, group.padded_trainable / group.mesh.ranks, rows_layout(group.mesh, group.trainable, true));
+  BufferId output = group.kept_gradient;
+  if (becomes_gradient && output.valid() && !all_reduces_later())
+    build_.allocate(output);
+  else
+    output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, config_.reduce, comm_.reduce_scatter,
+                  group.padded_trainable / group.mesh.ranks, rows_layout(group.mesh, group.trainable, true));
   reduce_scatter(group, input, output);
   reduce_scatter_states_.push_back({input, build_.last(comm_.reduce_scatter)});
   StreamId post_reduce = comm_.reduce_scatter;
@@ -114,6 +117,10 @@ void ParamGroups::reduce(ParamGroup& group) {
   unwaited_post_reduce_.push_back(group.post_reduce);
 }
 
+bool ParamGroups::all_reduces_later() const {
+  return config_.replicate > 1 && !config_.all_reduce_every_micro_batch && micro_batch_ + 1 < program_.micro_batches();
+}
+
 /// HSDP with set_requires_all_reduce(False): the reduce-scattered shard waits, in reduce dtype, for the micro-batch that all-reduces.
 bool ParamGroups::keep_partial(ParamGroup& group, BufferId output) {
   if (group.partial_reduce.valid()) {
@@ -122,7 +129,7 @@ bool ParamGroups::keep_partial(ParamGroup& group, BufferId output) {
     build_.free(group.partial_reduce);
     group.partial_reduce = {};
   }
-  if (config_.all_reduce_every_micro_batch || micro_batch_ + 1 == program_.micro_batches()) return false;
+  if (!all_reduces_later()) return false;
   group.partial_reduce = output;
   group.post_reduce = build_.last(comm_.reduce_scatter);
   unwaited_post_reduce_.push_back(group.post_reduce);
@@ -146,6 +153,12 @@ void ParamGroups::all_reduce(ParamGroup& group, BufferId& output) {
                       .payload = group.padded_trainable / group.mesh.ranks, .target = output});
 }
 
+Buffer ParamGroups::gradient_of(const ParamGroup& group) {
+  return {.label = {"sharded .grad", group.name}, .category = Category::gradients, .persistent = !program_.training().optimizer.set_to_none,
+          .host = offloads(program_.training()), .dtype = config_.stored, .pool = config_.replicate > 1 ? comm_.all_reduce : comm_.reduce_scatter,
+          .layout = rows_layout(group.mesh, group.trainable, true), .elements = group.padded_trainable / group.mesh.ranks};
+}
+
 /// The output itself becomes .grad where dtypes agree; else a cast copy does. Later micro-batches add to it.
 void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream) {
   const Elements count = group.padded_trainable / group.mesh.ranks;
@@ -155,9 +168,10 @@ void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, Stream
     return;
   }
   const bool first = !group.sharded_gradient.valid();
-  if (first)
-    group.sharded_gradient = build_.allocate({.label = {"sharded .grad", group.name}, .category = Category::gradients, .host = offload, .dtype = config_.stored,
-                                              .pool = stream, .layout = rows_layout(group.mesh, group.trainable, true), .elements = count});
+  if (first) {
+    group.sharded_gradient = group.kept_gradient.valid() ? group.kept_gradient : build_.buffer(gradient_of(group));
+    build_.allocate(group.sharded_gradient);
+  }
   build_.copy({first ? "FSDP::to_orig_dtype" : "FSDP::accumulate_grad", group.name}, stream,
               {.source = output, .target = group.sharded_gradient, .count = count, .path = offload ? CopyPath::to_host : CopyPath::device, .accumulate = !first});
   if (config_.replicate > 1 && config_.reduce != config_.stored && !offload) {
@@ -197,7 +211,7 @@ void ParamGroups::step() {
   if (offloads(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
   optimizer_.clip(gradients, dense_.gather, default_stream, config_.stored, false);
   optimizer_.emit(gradients);
-  for (BufferId b : buffers) build_.free(b);
+  zero_grad(program_, buffers);
 }
 
 }  // namespace shardsim

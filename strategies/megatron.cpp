@@ -4,6 +4,7 @@
 // Source: Megatron-LM core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py, core/optimizer/distrib_optimizer.py.
 #include <limits>
 
+#include "strategies/expert_parallel.hpp"
 #include "strategies/main_gradients.hpp"
 #include "strategies/megatron_buckets.hpp"
 #include "strategies/strategy_table.hpp"
@@ -54,7 +55,10 @@ class Megatron final : public Hooks {
     if (!last_micro_batch_) return;
     for (MegatronBucket& bucket : buckets_.all())
       if (!bucket.grad_reduce_handle.valid()) start_grad_sync(bucket);
-    for (const MegatronBucket& bucket : buckets_.all()) build_.wait(current_stream, bucket.grad_reduce_handle);
+    for (MegatronBucket& bucket : buckets_.all()) {
+      build_.wait(current_stream, bucket.grad_reduce_handle);
+      if (bucket.received.valid()) accumulate_in_fp32(bucket, current_stream);
+    }
   }
 
   void step() override {
@@ -80,12 +84,13 @@ class Megatron final : public Hooks {
   /// Scales by 1 / N unless the collective averages; then reduces in place: a rank's shard is a view of the bucket.
   void start_grad_sync(MegatronBucket& bucket) {
     const bool several = config_.instances > 1;
-    if (!config_.average_in_collective)
+    if (const double factor = gradient_scaling_factor(bucket); factor != 1)
       build_.copy({"grad_data *= scaling factor", bucket.name}, current_stream,
-                  {.source = bucket.grad_data, .target = bucket.grad_data, .count = bucket.elements, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+                  {.source = bucket.grad_data, .target = bucket.grad_data, .count = bucket.elements, .scale = factor});
     const StreamId stream = several ? communication_stream_ : process_group_;
     build_.wait_stream(stream, current_stream);
-    Communicate reduce{.kind = Collective::all_reduce, .communicator = buckets_.group(), .dtype = config_.gradients,
+    if (config_.reduce_scatter_with_fp32_accumulation) return start_all_to_all(bucket, stream);
+    Communicate reduce{.kind = Collective::all_reduce, .communicator = bucket.groups.intra.communicator, .dtype = config_.gradients,
                        .reduction = config_.average_in_collective ? Reduction::average : Reduction::sum, .payload = bucket.elements, .target = bucket.grad_data};
     if (config_.use_distributed_optimizer) {
       reduce.kind = Collective::reduce_scatter;
@@ -96,17 +101,48 @@ class Megatron final : public Hooks {
     if (several) all_reduce_shard(bucket, reduce.reduction);
   }
 
+  /// Gradients of split experts sum the tokens of their expert group already: a collective that averages over their replicas leaves
+  /// replicas / N to be applied before it.
+  [[nodiscard]] double gradient_scaling_factor(const MegatronBucket& bucket) const {
+    const auto world = static_cast<double>(program_.job.world_size);
+    if (!config_.average_in_collective) return 1 / world;
+    return static_cast<double>(bucket.groups.intra.ranks * config_.instances) / world;
+  }
+
+  /// Values travel in their own dtype and meet in a second tensor as large as the bucket. Source: reduce_scatter_with_fp32_accumulation.py.
+  void start_all_to_all(MegatronBucket& bucket, StreamId stream) {
+    bucket.received = build_.allocate({.label = {"all_to_all_output_tensor", bucket.name}, .category = Category::communication_buffers, .dtype = config_.gradients,
+                                       .pool = current_stream, .layout = build_.schedule().at(bucket.grad_data).layout, .elements = bucket.elements});
+    bucket.grad_reduce_handle = build_.communicate({"nccl:all_to_all", bucket.name}, stream,
+                                                   {.kind = Collective::all_to_all, .communicator = bucket.groups.intra.communicator, .dtype = config_.gradients,
+                                                    .payload = bucket.elements, .source = bucket.grad_data, .target = bucket.received});
+    if (config_.instances == 1) return;  // the handle is waited for when backward has ended
+    accumulate_in_fp32(bucket, stream);
+    all_reduce_shard(bucket, Reduction::sum);
+  }
+
+  /// The handle's wait(): an fp32 sum of what every rank sent, cast back into this rank's shard of the bucket.
+  void accumulate_in_fp32(MegatronBucket& bucket, StreamId stream) {
+    const BufferId sum = build_.allocate({.label = {"output_tensor_in_fp32", bucket.name}, .category = Category::temporaries, .dtype = DType::fp32, .pool = stream,
+                                          .layout = bucket.owned_layout, .elements = bucket.owned});
+    build_.copy({"torch.sum", bucket.name}, stream, {.source = bucket.received, .target = sum, .count = bucket.elements});
+    build_.copy({"output_tensor.copy_", bucket.name}, stream, {.source = sum, .target = bucket.grad_data, .count = bucket.owned});
+    build_.free(sum);
+    build_.free(bucket.received);
+    bucket.received = {};
+  }
+
   /// Several optimizer instances: the reduced shards are summed across them, in place.
   void all_reduce_shard(MegatronBucket& bucket, Reduction reduction) {
     bucket.grad_reduce_handle = build_.communicate({"nccl:all_reduce", bucket.name}, communication_stream_,
-                                                   {.kind = Collective::all_reduce, .communicator = buckets_.across_instances(), .dtype = config_.gradients,
+                                                   {.kind = Collective::all_reduce, .communicator = bucket.groups.inter, .dtype = config_.gradients,
                                                     .reduction = reduction, .payload = bucket.owned, .target = bucket.grad_data, .offset = buckets_.first_owned(bucket)});
   }
 
   void start_param_sync(MegatronBucket& bucket) {
     build_.wait_stream(process_group_, current_stream);
     bucket.param_gather_handle = build_.communicate({"nccl:_all_gather_base", bucket.name}, process_group_,
-                                                    {.kind = Collective::all_gather, .communicator = buckets_.group(), .dtype = config_.parameters,
+                                                    {.kind = Collective::all_gather, .communicator = bucket.groups.intra.communicator, .dtype = config_.parameters,
                                                      .payload = bucket.elements, .target = bucket.param_data});
     bucket.param_gather_dispatched = true;
   }
@@ -118,8 +154,8 @@ class Megatron final : public Hooks {
     if (!bucket.param_gather_handle.valid()) return;
     build_.wait(current_stream, bucket.param_gather_handle);
     bucket.param_gather_handle = {};
-    if (index == 0) return;
-    if (MegatronBucket& next = buckets_.all()[static_cast<std::size_t>(index) - 1]; !next.param_gather_dispatched) start_param_sync(next);
+    if (bucket.next < 0) return;
+    if (MegatronBucket& next = buckets_.all()[static_cast<std::size_t>(bucket.next)]; !next.param_gather_dispatched) start_param_sync(next);
   }
 
   /// fp32 gradients are used where they are; others are cast, shard by shard.
@@ -156,6 +192,14 @@ class Megatron final : public Hooks {
   bool first_micro_batch_ = true, last_micro_batch_ = true;
 };
 
+void check_fp32_accumulation(const Job& job, const MegatronConfig& c, Problems& problems) {
+  if (!c.reduce_scatter_with_fp32_accumulation) return;
+  const char* name = "reduce_scatter_with_fp32_accumulation";
+  const Where where = job.strategy.options.where(name);
+  if (!c.use_distributed_optimizer) problems.add(where, std::string(name) + " needs use_distributed_optimizer");
+  if (c.average_in_collective) problems.add(where, std::string(name) + " cannot average in the collective: it supports sums only");
+}
+
 void check_megatron(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
   const MegatronConfig c = megatron_config(job);
@@ -166,19 +210,22 @@ void check_megatron(const Job& job, Problems& problems) {
   if (!c.use_distributed_optimizer)
     for (const char* option : {"overlap_param_gather", "pad_buckets_for_high_nccl_busbw"})
       if (options.boolean(option, false)) problems.add(options.where(option), std::string(option) + " needs use_distributed_optimizer");
+  check_expert_parallel(job, c.shard, problems);
+  check_fp32_accumulation(job, c, problems);
   if (c.instances > 1 && !c.use_distributed_optimizer)
     problems.add(options.where("num_distributed_optimizer_instances"), "num_distributed_optimizer_instances needs use_distributed_optimizer");
   if (c.overlap_param_gather && !c.overlap_grad_reduce)
     problems.add(options.where("overlap_param_gather"), "overlap_param_gather needs overlap_grad_reduce");
   if (job.training.offload.optimizer != OffloadTarget::none || job.training.offload.parameters != OffloadTarget::none)
     problems.add({}, "megatron: offload is not supported", {"use offload: none, or strategy zero2 or zero3"});
-  if (bucket_end_multiple(c) > std::numeric_limits<std::int32_t>::max())
-    problems.add({}, "megatron: buckets would be padded to multiples of " + std::to_string(bucket_end_multiple(c)) + " elements", {"use a world size with more factors of 2"});
+  if (bucket_end_multiple(c, c.shard) > std::numeric_limits<std::int32_t>::max())
+    problems.add({}, "megatron: buckets would be padded to multiples of " + std::to_string(bucket_end_multiple(c, c.shard)) + " elements", {"use a world size with more factors of 2"});
 }
 
 std::string differs(const Job& job) {
   const MegatronConfig c = megatron_config(job);
   if (!c.use_distributed_optimizer) return "without the distributed optimizer gradients are all-reduced and nothing is sharded";
+  if (c.reduce_scatter_with_fp32_accumulation) return "gradients are exchanged by all-to-all and summed in fp32; buckets are padded";
   if (c.instances > 1) return "shards are all-reduced across the optimizer instances";
   if (c.gradients != job.training.precision.gradients) return "Megatron reduce-scatters its fp32 gradient buffer where the paper counts gradients in the model's dtype";
   return {};
@@ -191,6 +238,8 @@ std::vector<std::string> without_effect(const Job& job) {
   if (options.given("bucket_size") && !c.overlap_grad_reduce) warnings.push_back("megatron: bucket_size has no effect: without overlap_grad_reduce there is one bucket");
   if (job.training.precision.reduce && *job.training.precision.reduce != c.gradients)
     warnings.push_back("megatron: the reduction's dtype has no effect: the gradient buffer is reduced as it is");
+  warn_expert_parallel(job, warnings);
+  if (job.strategy.options.given("average_in_collective") && job.world_size == 1) warnings.push_back("megatron: average_in_collective has no effect on one rank");
   if (!job.training.optimizer.set_to_none) warnings.push_back("megatron: zero_grad has no effect: the gradient buffer is always filled with zeros");
   return warnings;
 }
@@ -198,12 +247,13 @@ std::vector<std::string> without_effect(const Job& job) {
 std::vector<OptionSpec> options() {
   return {{.name = "use_distributed_optimizer", .kind = OptionKind::boolean, .fallback = "true", .help = "shard the optimizer; false: plain data parallelism over the buffer"},
           {.name = "overlap_grad_reduce", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce buckets while backward runs"},
-          {.name = "overlap_param_gather", .kind = OptionKind::boolean, .fallback = "false", .help = "gather parameters while the next forward runs"},
-          {.name = "bucket_size", .kind = OptionKind::integer, .fallback = "max(40000000, 1000000 N)", .help = "elements after which a bucket closes", .minimum = 1},
-          {.name = "grad_reduce_in_fp32", .kind = OptionKind::boolean, .fallback = "true", .help = "gradient buffer in fp32; false: in the parameters' dtype"},
+          {.name = "overlap_param_gather", .kind = OptionKind::boolean, .fallback = "false", .help = "gather parameters while the next forward runs; needs overlap_grad_reduce"},
+          {.name = "bucket_size", .kind = OptionKind::integer, .fallback = "max(40000000, 1000000 N)", .help = "elements after which a bucket closes, read under overlap_grad_reduce only; without it there is one bucket", .minimum = 1},
+          {.name = "grad_reduce_in_fp32", .kind = OptionKind::boolean, .fallback = "true", .help = "gradient buffer in fp32; false: in the parameters' dtype; a precision spelled out is taken at its word"},
           {.name = "average_in_collective", .kind = OptionKind::boolean, .fallback = "false", .help = "the collective averages; no scaling before it"},
           {.name = "pad_buckets_for_high_nccl_busbw", .kind = OptionKind::boolean, .fallback = "false", .help = "pad buckets to a multiple of 65536 elements too"},
-          {.name = "num_distributed_optimizer_instances", .kind = OptionKind::integer, .fallback = "1", .help = "shard over N / instances ranks, replicate over the rest", .minimum = 1}};
+          {.name = "reduce_scatter_with_fp32_accumulation", .kind = OptionKind::boolean, .fallback = "false", .help = "16-bit gradients by all-to-all, summed in fp32 by each rank"},
+          {.name = "num_distributed_optimizer_instances", .kind = OptionKind::integer, .fallback = "1", .help = "shard over N / instances ranks and all-reduce shards across instances", .minimum = 1}};
 }
 
 }  // namespace
@@ -212,8 +262,8 @@ StrategyEntry megatron_strategy() {
   return {.info = {.name = "megatron",
                    .summary = "Optimizer states sharded over a contiguous buffer (Megatron-Core's distributed optimizer)",
                    .library = "Megatron-Core, 2026-08 (core/distributed, core/optimizer/distrib_optimizer.py)",
-                   .options = options()},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Megatron>(program); },
+                   .options = with_expert_parallel_options(options())},
+          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Megatron>(program)); },
           .check = check_megatron,
           .differs_because = differs,
           .warnings = without_effect};

@@ -31,6 +31,8 @@ MegatronConfig megatron_config(const Job& job) {
   c.overlap_param_gather = options.boolean("overlap_param_gather", c.overlap_param_gather);
   c.average_in_collective = options.boolean("average_in_collective", c.average_in_collective);
   c.pad_buckets_for_high_nccl_busbw = options.boolean("pad_buckets_for_high_nccl_busbw", c.pad_buckets_for_high_nccl_busbw);
+  c.reduce_scatter_with_fp32_accumulation = options.boolean("reduce_scatter_with_fp32_accumulation", c.reduce_scatter_with_fp32_accumulation);
+  c.expert_parallel = options.integer("expert_parallel_size", 1);
   c.instances = options.integer("num_distributed_optimizer_instances", 1);
   c.shard = job.world_size / c.instances;
   if (c.overlap_grad_reduce) c.bucket_size = options.integer("bucket_size", std::max<std::int64_t>(40'000'000, 1'000'000 * job.world_size));
@@ -41,14 +43,13 @@ MegatronConfig megatron_config(const Job& job) {
   return c;
 }
 
-std::int64_t bucket_end_multiple(const MegatronConfig& config) {
+std::int64_t bucket_end_multiple(const MegatronConfig& config, std::int64_t shard) {
   if (!config.use_distributed_optimizer) return 1;
-  const std::int64_t multiple = std::lcm(config.shard, bucket_alignment);
+  const std::int64_t multiple = std::lcm(shard, bucket_alignment);
   return config.pad_buckets_for_high_nccl_busbw ? std::lcm(multiple, high_busbw_alignment) : multiple;
 }
 
-std::vector<std::vector<ParameterId>> megatron_buckets(const Model& model, const MegatronConfig& config) {
-  std::vector<ParameterId> order = parameters_where(model, true);
+std::vector<std::vector<ParameterId>> megatron_buckets(const Model& model, const MegatronConfig& config, std::vector<ParameterId> order) {
   std::reverse(order.begin(), order.end());
   const std::int64_t align = config.use_distributed_optimizer ? param_alignment : 1;
   std::vector<std::vector<ParameterId>> buckets(1);
@@ -73,16 +74,30 @@ MegatronBuckets::MegatronBuckets(Program& program, const MegatronConfig& config)
     : program_(program), config_(config), optimizer_(program), bucket_of_(program.model().parameters->size(), -1) {
   ScheduleBuilder& build = program_.build;
   const bool several = config_.instances > 1;
-  group_ = several ? build.communicator("intra-instance", "intra-instance", config_.shard) : build.communicator("dp", "dp", program_.job.world_size);
-  if (several) across_ = build.communicator("inter-instance", "inter-instance", config_.instances, config_.shard);
-  for (auto& parameters : megatron_buckets(program_.model(), config_)) add_bucket(std::move(parameters));
-  if (const std::vector<ParameterId> frozen = parameters_where(program_.model(), false); !frozen.empty())
+  const ExpertParallel experts(program_.job);
+  dense_.intra = {config_.shard, 1, several ? build.communicator("intra-instance", "intra-instance", config_.shard) : build.communicator("dp", "dp", program_.job.world_size)};
+  if (several) dense_.inter = build.communicator("inter-instance", "inter-instance", config_.instances, config_.shard);
+  ExpertParallel::Held held = experts.held(parameters_where(program_.model(), true));
+  add_buffer(std::move(held.dense), dense_);
+  if (!held.experts.empty()) {
+    add_buffer(std::move(held.experts), {experts.replicas(build, config_.shard), dense_.inter});  // instances are the same ranks for both
+  }
+  if (const std::vector<ParameterId> frozen = experts.local(parameters_where(program_.model(), false)); !frozen.empty())
     build.buffer({.label = {"frozen parameters", {}}, .category = Category::parameters, .role = Role::parameter, .persistent = true, .dtype = config_.parameters,
                   .layout = build.layout({.parameters = build.parameters(frozen)}), .elements = total_elements(program_.model(), frozen)});
 }
 
-void MegatronBuckets::add_bucket(std::vector<ParameterId> parameters) {
+void MegatronBuckets::add_buffer(std::vector<ParameterId> parameters, const MegatronGroups& groups) {
+  std::int32_t before = -1;
+  for (auto& in_bucket : megatron_buckets(program_.model(), config_, std::move(parameters))) {
+    add_bucket(std::move(in_bucket), groups);
+    buckets_.back().next = std::exchange(before, static_cast<std::int32_t>(buckets_.size()) - 1);
+  }
+}
+
+void MegatronBuckets::add_bucket(std::vector<ParameterId> parameters, const MegatronGroups& groups) {
   MegatronBucket bucket;
+  bucket.groups = groups;
   bucket.name = program_.build.unit("bucket " + std::to_string(buckets_.size()));
   for (ParameterId p : parameters) bucket_of_[static_cast<std::size_t>(p.index)] = static_cast<std::int32_t>(buckets_.size());
   bucket.parameters = std::move(parameters);
@@ -93,17 +108,18 @@ void MegatronBuckets::add_bucket(std::vector<ParameterId> parameters) {
 /// The library's buckets are views of one buffer; here each has its own, of the same bytes, because padding stands between them.
 void MegatronBuckets::declare_buffers(MegatronBucket& bucket) {
   ScheduleBuilder& build = program_.build;
-  const std::int64_t align = config_.use_distributed_optimizer ? param_alignment : 1, multiple = bucket_end_multiple(config_);
+  const std::int64_t align = config_.use_distributed_optimizer ? param_alignment : 1, multiple = bucket_end_multiple(config_, bucket.groups.intra.ranks);
   const FlatLayout flat = flat_layout(program_.model(), bucket.parameters, align, multiple);
   bucket.elements = flat.elements;
   Layout whole{.parameters = build.parameters(bucket.parameters), .align = static_cast<std::int32_t>(align), .multiple = static_cast<std::int32_t>(multiple)};
   Layout owned = whole;
   if (config_.use_distributed_optimizer) {
     owned.partition = whole.partition = Layout::Partition::flat;
-    owned.n = whole.n = static_cast<std::int32_t>(config_.shard);
+    owned.n = whole.n = static_cast<std::int32_t>(bucket.groups.intra.ranks);
+    owned.stride = whole.stride = static_cast<std::int32_t>(bucket.groups.intra.stride);
     owned.shard = true;
   }
-  bucket.owned = config_.use_distributed_optimizer ? bucket.elements / config_.shard : bucket.elements;
+  bucket.owned = config_.use_distributed_optimizer ? bucket.elements / bucket.groups.intra.ranks : bucket.elements;
   bucket.owned_layout = build.layout(owned);
   const LayoutId layout = build.layout(whole);
   const auto declare = [&](const char* verb, Category category, Role role, DType dtype, LayoutId held, Elements elements) {
@@ -128,7 +144,7 @@ void MegatronBuckets::declare_buffers(MegatronBucket& bucket) {
 }
 
 Elements MegatronBuckets::first_owned(const MegatronBucket& bucket) const {
-  return config_.use_distributed_optimizer ? (program_.job.rank % config_.shard) * bucket.owned : Elements{};
+  return config_.use_distributed_optimizer ? bucket.groups.intra.part(program_.job.rank) * bucket.owned : Elements{};
 }
 
 /// Parameters that reach into this rank's shard: the tensors that its optimizer sees.

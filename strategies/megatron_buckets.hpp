@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "strategies/hooks.hpp"
+#include "strategies/expert_parallel.hpp"
 #include "strategies/optimizer_step.hpp"
 
 namespace shardsim {
@@ -17,8 +17,10 @@ struct MegatronConfig {
   bool overlap_param_gather = false;
   bool average_in_collective = false;
   bool pad_buckets_for_high_nccl_busbw = false;
+  bool reduce_scatter_with_fp32_accumulation = false;
   std::int64_t instances = 1;          ///< num_distributed_optimizer_instances
   std::int64_t shard = 1;              ///< ranks of one instance
+  std::int64_t expert_parallel = 1;    ///< expert_parallel_size
   std::int64_t bucket_size = 0;        ///< elements; 0: one bucket
   DType parameters = DType::bf16;
   DType gradients = DType::fp32;       ///< of the gradient buffer and of its reduction
@@ -27,26 +29,36 @@ struct MegatronConfig {
 };
 [[nodiscard]] MegatronConfig megatron_config(const Job& job);
 
-/// Elements that a bucket's end is padded to a multiple of: lcm(shard, 128), so that shards are equal and aligned.
-[[nodiscard]] std::int64_t bucket_end_multiple(const MegatronConfig& config);
+/// Elements that a bucket's end is padded to a multiple of, for a bucket that is sharded over `shard` ranks: lcm(shard, 128), so that
+/// shards are equal and aligned.
+[[nodiscard]] std::int64_t bucket_end_multiple(const MegatronConfig& config, std::int64_t shard);
+
+/// The ranks that share the work on a buffer: all of them, or, for routed experts that are split, those that hold the same ones.
+struct MegatronGroups {
+  RankGroup intra{};                   ///< of one optimizer instance
+  CommunicatorId inter{};              ///< across instances
+};
 
 /// _ParamAndGradBucket: a stretch of the parameter buffer, the same stretch of the gradient buffer, and this rank's share of the optimizer.
 struct MegatronBucket {
   UnitId name{};
+  MegatronGroups groups{};
+  std::int32_t next = -1;             ///< next_param_gather_bucket_group: the bucket before it in the same buffer
   std::vector<ParameterId> parameters{};
   Elements elements{};                ///< padded
   Elements owned{};                   ///< that this rank updates
   BufferId param_data{}, grad_data{};
   BufferId weights{};                 ///< that the optimizer updates: shard_fp32_from_float16_groups, or a view of the parameters (shard_fp32_groups)
   LayoutId owned_layout{};
+  BufferId received{};                ///< of the all-to-all under reduce_scatter_with_fp32_accumulation, until the gradients are waited for
   std::size_t pending = 0;            ///< parameters without a gradient in the last micro-batch so far
   OpId grad_reduce_handle{}, param_gather_handle{};
   bool param_gather_dispatched = false;
 };
 
-/// Positions in the list where buckets end: appended, closed when the bucket has reached its size; a tied embedding stands alone under the
-/// distributed optimizer.
-[[nodiscard]] std::vector<std::vector<ParameterId>> megatron_buckets(const Model& model, const MegatronConfig& config);
+/// Buckets of one buffer, whose parameters are laid out in reverse order: appended, closed when the bucket has reached its size; a tied
+/// embedding stands alone under the distributed optimizer.
+[[nodiscard]] std::vector<std::vector<ParameterId>> megatron_buckets(const Model& model, const MegatronConfig& config, std::vector<ParameterId> parameters);
 
 class MegatronBuckets {
  public:
@@ -57,18 +69,18 @@ class MegatronBuckets {
   /// Where this rank's shard begins in the bucket.
   [[nodiscard]] Elements first_owned(const MegatronBucket& bucket) const;
   [[nodiscard]] OptimizerStep& optimizer() { return optimizer_; }           ///< target i: this rank's part of bucket i
-  [[nodiscard]] CommunicatorId group() const { return group_; }             ///< of one optimizer instance
-  [[nodiscard]] CommunicatorId across_instances() const { return across_; }
+  [[nodiscard]] CommunicatorId group() const { return dense_.intra.communicator; }       ///< of one optimizer instance
 
  private:
-  void add_bucket(std::vector<ParameterId> parameters);
+  void add_buffer(std::vector<ParameterId> parameters, const MegatronGroups& groups);
+  void add_bucket(std::vector<ParameterId> parameters, const MegatronGroups& groups);
   void declare_buffers(MegatronBucket& bucket);
   [[nodiscard]] std::vector<ParameterId> owned_parameters(const MegatronBucket& bucket, const std::vector<std::int64_t>& starts) const;
 
   Program& program_;
   const MegatronConfig& config_;
   OptimizerStep optimizer_;
-  CommunicatorId group_, across_;
+  MegatronGroups dense_;
   std::vector<MegatronBucket> buckets_;
   std::vector<std::int32_t> bucket_of_;  // by parameter; -1: frozen
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "strategies/bucketing.hpp"
+#include "strategies/expert_parallel.hpp"
 #include "strategies/main_gradients.hpp"
 #include "strategies/optimizer_step.hpp"
 #include "strategies/sharding.hpp"
@@ -19,6 +20,7 @@ constexpr std::int64_t smallest_sharded = 4096;  // elements; smaller tensors, a
 
 struct Bucket {
   UnitId name{};
+  bool experts = false;
   std::vector<ParameterId> parameters{};
   Elements elements{};
   BufferId storage{};        ///< main gradients
@@ -32,15 +34,15 @@ struct UpdateSet {
   UnitId name{};
   std::vector<ParameterId> parameters{};
   bool sharded = false;
+  RankGroup group{};
   Elements elements{}, owned{};
   LayoutId whole{}, own{};
   BufferId main{};  ///< fp32 main parameters
 };
 
 /// Modules in reverse order of definition, each with its parameters in order.
-std::vector<ParameterId> reverse_module_order(const Model& model) {
+std::vector<ParameterId> reverse_module_order(const Model& model, std::vector<ParameterId> order) {
   const auto module_of = [&](ParameterId p) { return model.at(p).name.substr(0, model.at(p).name.rfind('.')); };
-  std::vector<ParameterId> order = parameters_where(model, true);
   std::reverse(order.begin(), order.end());
   for (auto first = order.begin(); first != order.end();) {
     const auto last = std::find_if(first, order.end(), [&](ParameterId p) { return module_of(p) != module_of(*first); });
@@ -55,11 +57,16 @@ class OlmoDdp final : public Hooks {
   explicit OlmoDdp(Program& program)
       : program_(program), build_(program.build), overlap_(program.options().boolean("overlap_grad_reduce", true)), no_sync_(program.options().boolean("no_sync", true)),
         storage_dtype_(main_gradient_dtype(program.job)), communication_dtype_(program.training().precision.reduce.value_or(storage_dtype_)),
-        dp_(build_.communicator("dp", "dp", program.job.world_size)), process_group_(build_.stream("process group")), gradients_(program), optimizer_(program),
-        bucket_of_(program.model().parameters->size(), -1) {
+        experts_(program.job), dp_{program.job.world_size, 1, build_.communicator("dp", "dp", program.job.world_size)},
+        process_group_(build_.stream("process group")), gradients_(program), optimizer_(program), bucket_of_(program.model().parameters->size(), -1) {
+    if (experts_.size() > 1) replicas_ = experts_.replicas(build_, program.job.world_size);
     declare_parameters();
     make_buckets();
-    for (const auto& group : optimizer_param_groups(program.model(), program.training().optimizer.split_weight_decay)) make_update_sets(group);
+    for (const auto& group : optimizer_param_groups(program.model(), program.training().optimizer.split_weight_decay)) {
+      const ExpertParallel::Held held = experts_.held(group);
+      make_update_sets(held.dense, dp_);
+      make_update_sets(held.experts, replicas_);
+    }
   }
 
   void begin_forward(std::int32_t micro_batch) override {
@@ -109,7 +116,7 @@ class OlmoDdp final : public Hooks {
  private:
   void declare_parameters() {
     for (const bool trainable : {true, false}) {
-      const std::vector<ParameterId> ids = parameters_where(program_.model(), trainable);
+      const std::vector<ParameterId> ids = experts_.local(parameters_where(program_.model(), trainable));
       if (ids.empty()) continue;
       const BufferId buffer =
           build_.buffer({.label = {trainable ? "parameters" : "frozen parameters", {}}, .category = Category::parameters, .role = Role::parameter, .persistent = true,
@@ -120,12 +127,21 @@ class OlmoDdp final : public Hooks {
   }
 
   void make_buckets() {
-    const std::vector<ParameterId> order = reverse_module_order(program_.model());
+    const std::vector<ParameterId> order = reverse_module_order(program_.model(), experts_.local(parameters_where(program_.model(), true)));
+    for (auto first = order.begin(); first != order.end();) {  // a bucket ends where the process group changes
+      const auto last = std::find_if(first, order.end(), [&](ParameterId p) { return experts_.expert(p) != experts_.expert(*first); });
+      make_buckets_of({first, last});
+      first = last;
+    }
+  }
+
+  void make_buckets_of(const std::vector<ParameterId>& order) {
     std::vector<std::int64_t> sizes;
     for (ParameterId p : order) sizes.push_back(bytes(program_.model().at(p).elements, communication_dtype_).value());
     const auto cap = static_cast<std::int64_t>(program_.options().number("bucket_cap_mb", 250) * 1048576.0);
     for (const BucketRange& range : flush_before_exceeding(sizes, cap)) {
       Bucket bucket{.name = build_.unit("bucket " + std::to_string(buckets_.size())),
+                    .experts = experts_.expert(order.front()),
                     .parameters = {order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)}};
       for (ParameterId p : bucket.parameters) bucket_of_[static_cast<std::size_t>(p.index)] = static_cast<std::int32_t>(buckets_.size());
       bucket.elements = total_elements(program_.model(), bucket.parameters);
@@ -140,25 +156,26 @@ class OlmoDdp final : public Hooks {
     }
   }
 
-  [[nodiscard]] bool shards(ParameterId p) const {
+  [[nodiscard]] bool shards(ParameterId p, const RankGroup& group) const {
     const std::int64_t elements = program_.model().at(p).elements.value();
-    return elements >= smallest_sharded && elements % program_.job.world_size == 0;
+    return elements >= smallest_sharded && elements % group.ranks == 0;
   }
 
-  void make_update_sets(const std::vector<ParameterId>& group) {
+  void make_update_sets(const std::vector<ParameterId>& parameters, const RankGroup& group) {
+    if (parameters.empty()) return;
     const UnitId name = build_.unit("param group " + std::to_string(groups_++));
-    const auto n = static_cast<std::int32_t>(program_.job.world_size);
     const DType main_dtype = program_.training().precision.master.value_or(DType::fp32);  // the library always keeps its own
     for (const bool sharded : {true, false}) {
-      UpdateSet set{.name = name, .sharded = sharded};
-      std::copy_if(group.begin(), group.end(), std::back_inserter(set.parameters), [&](ParameterId p) { return shards(p) == sharded; });
+      UpdateSet set{.name = name, .sharded = sharded, .group = group};
+      std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(set.parameters), [&](ParameterId p) { return shards(p, group) == sharded; });
       if (set.parameters.empty()) continue;
       set.elements = set.owned = total_elements(program_.model(), set.parameters);
       Layout layout{.parameters = build_.parameters(set.parameters)};
       if (sharded) {
         layout.partition = Layout::Partition::each;
-        layout.n = n;
-        set.owned = set.elements / n;
+        layout.n = static_cast<std::int32_t>(group.ranks);
+        layout.stride = static_cast<std::int32_t>(group.stride);
+        set.owned = set.elements / group.ranks;
       }
       set.whole = build_.layout(layout);
       layout.shard = sharded;
@@ -177,7 +194,7 @@ class OlmoDdp final : public Hooks {
                                                         .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     build_.wait_stream(process_group_, current_stream);
     bucket.work = build_.communicate({"nccl:all_reduce", bucket.name}, process_group_,
-                                     {.kind = Collective::all_reduce, .communicator = dp_, .dtype = communication_dtype_, .payload = bucket.elements, .target = bucket.communication});
+                                     {.kind = Collective::all_reduce, .communicator = (bucket.experts ? replicas_ : dp_).communicator, .dtype = communication_dtype_, .payload = bucket.elements, .target = bucket.communication});
   }
 
   /// The buckets that hold gradients of a set, and how many elements of each this rank uses: after the all-reduce a slice is a view.
@@ -189,7 +206,7 @@ class OlmoDdp final : public Hooks {
         if (bucket_of_[static_cast<std::size_t>(p.index)] == static_cast<std::int32_t>(b)) elements += program_.model().at(p).elements;
       if (elements == Elements{}) continue;
       gradients.buffers.push_back(buckets_[b].storage);
-      gradients.counts.push_back(set.sharded ? elements / program_.job.world_size : elements);
+      gradients.counts.push_back(set.sharded ? elements / set.group.ranks : elements);
     }
     return gradients;
   }
@@ -201,14 +218,15 @@ class OlmoDdp final : public Hooks {
         const Parameter& parameter = program_.model().at(p);
         if (!set.sharded || !parameter.matrix()) continue;
         const UnitId name = build_.unit(parameter.name);
-        const Layout layout{.parameters = build_.parameters(std::span(&p, 1)), .partition = Layout::Partition::each, .n = static_cast<std::int32_t>(program_.job.world_size)};
+        const Layout layout{.parameters = build_.parameters(std::span(&p, 1)), .partition = Layout::Partition::each,
+                            .n = static_cast<std::int32_t>(set.group.ranks), .stride = static_cast<std::int32_t>(set.group.stride)};
         const BufferId matrix = build_.allocate({.label = {"gathered momentum", name}, .category = Category::communication_buffers, .dtype = DType::fp32,
                                                  .pool = current_stream, .layout = build_.layout(layout), .elements = parameter.elements});
         build_.copy({"pack momentum", name}, current_stream,
                     {.source = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])].storage, .target = matrix,
-                     .count = parameter.elements / program_.job.world_size});
+                     .count = parameter.elements / set.group.ranks});
         build_.communicate({"nccl:_all_gather_base", name}, current_stream,
-                           {.kind = Collective::all_gather, .communicator = dp_, .dtype = DType::fp32, .payload = parameter.elements, .target = matrix});
+                           {.kind = Collective::all_gather, .communicator = set.group.communicator, .dtype = DType::fp32, .payload = parameter.elements, .target = matrix});
         build_.free(matrix);
       }
   }
@@ -227,7 +245,7 @@ class OlmoDdp final : public Hooks {
     build_.copy({"pack own shards", set.name}, current_stream, {.source = set.main, .target = packed, .count = set.owned});
     const BufferId gathered = make("gather buffer", set.whole, set.elements);
     build_.communicate({"nccl:_all_gather_base", set.name}, current_stream,
-                       {.kind = Collective::all_gather, .communicator = dp_, .dtype = program_.training().precision.parameters, .payload = set.elements,
+                       {.kind = Collective::all_gather, .communicator = set.group.communicator, .dtype = program_.training().precision.parameters, .payload = set.elements,
                         .source = packed, .target = gathered});
     build_.copy({"copy main to model parameters", set.name}, current_stream,
                 {.source = gathered, .target = parameters_, .count = set.elements, .kernels = static_cast<std::int32_t>(set.parameters.size())});
@@ -239,7 +257,8 @@ class OlmoDdp final : public Hooks {
   ScheduleBuilder& build_;
   bool overlap_, no_sync_;
   DType storage_dtype_, communication_dtype_;
-  CommunicatorId dp_;
+  ExpertParallel experts_;
+  RankGroup dp_, replicas_;               // replicas: ranks that hold the same experts
   StreamId process_group_;
   MainGradients gradients_;
   OptimizerStep optimizer_;               // target i: sets_[i]
@@ -254,6 +273,7 @@ class OlmoDdp final : public Hooks {
 
 void check_olmo_ddp(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
+  check_expert_parallel(job, job.world_size, problems);
   if (options.boolean("reduce_scatter_grads", false))
     problems.add(options.where("reduce_scatter_grads"), "reduce_scatter_grads cannot be combined with the bucketed DDP: its gradients are all-reduced already");
   if (job.training.offload.optimizer != OffloadTarget::none || job.training.offload.parameters != OffloadTarget::none)
@@ -265,6 +285,7 @@ std::vector<std::string> without_effect(const Job& job) {
   if (job.training.gradient_accumulation_steps == 1 && job.strategy.options.given("no_sync"))
     warnings.push_back("olmo_ddp: no_sync has no effect with one micro-batch a step");
   if (!job.training.optimizer.set_to_none) warnings.push_back("olmo_ddp: zero_grad has no effect: main gradients are always filled with zeros");
+  warn_expert_parallel(job, warnings);
   return warnings;
 }
 
@@ -274,11 +295,11 @@ StrategyEntry olmo_ddp_strategy() {
   return {.info = {.name = "olmo_ddp",
                    .summary = "Gradients all-reduced in fp32, optimizer states sharded tensor by tensor (OLMo-core's DDP)",
                    .library = "OLMo-core, branch olmo-ddp, 2026-06 (distributed.py, moe_optimizer.py)",
-                   .options = {{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "250", .help = "MiB in the communication dtype that a bucket may not exceed", .minimum = 1e-6},
+                   .options = with_expert_parallel_options({{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "250", .help = "MiB in the communication dtype that a bucket may not exceed", .minimum = 1e-6},
                                {.name = "overlap_grad_reduce", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce buckets while backward runs"},
                                {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"},
-                               {.name = "reduce_scatter_grads", .kind = OptionKind::boolean, .fallback = "false", .help = "only without the bucketed DDP"}}},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<OlmoDdp>(program); },
+                               {.name = "reduce_scatter_grads", .kind = OptionKind::boolean, .fallback = "false", .help = "only without the bucketed DDP"}})},
+          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<OlmoDdp>(program)); },
           .check = check_olmo_ddp,
           .differs_because = [](const Job&) -> std::string { return "OLMo-core all-reduces the gradients, in fp32 by default, where the paper reduce-scatters"; },
           .warnings = without_effect};

@@ -17,33 +17,32 @@ constexpr std::int64_t quantization_group = 8000;
 
 ParameterCoordinator::ParameterCoordinator(Program& program, const Zero3Config& config, const std::vector<Submodule>& submodules)
     : program_(program), build_(program.build), config_(config), submodules_(submodules), allgather_(build_.stream("allgather")),
-      process_group_(build_.stream("process group")), states_(program.model().parameters->size()) {
-  const bool groups = config_.replicas > 1;
-  shard_group_ = build_.communicator(groups ? "shard" : "dp", groups ? "shard" : "dp", config_.shard);
-  if (config_.hpz > 1) hpz_group_ = build_.communicator("hpz", "hpz", config_.hpz);
+      process_group_(build_.stream("process group")), groups_(program, config_.shard, config_.replicas > 1), states_(program.model().parameters->size()) {
+  if (config_.hpz > 1) hpz_group_ = {config_.hpz, 1, build_.communicator("hpz", "hpz", config_.hpz)};
   declare_parameters();
 }
 
-LayoutId ParameterCoordinator::each(const std::vector<ParameterId>& parameters, std::int64_t n, bool shard) {
-  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(n)});
+LayoutId ParameterCoordinator::each(const std::vector<ParameterId>& parameters, const RankGroup& ranks, bool shard) {
+  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(ranks.ranks),
+                        .stride = static_cast<std::int32_t>(ranks.stride)});
 }
 
-Elements ParameterCoordinator::partition(ParameterId p) const { return each_padded(program_.model().at(p), config_.shard) / config_.shard; }
+Elements ParameterCoordinator::partition(ParameterId p) const { return each_padded(program_.model().at(p), groups_.of(p).ranks) / groups_.of(p).ranks; }
 
 /// ds_tensor, the 16-bit partition of each parameter; small parameters stay gathered (ds_persist).
 void ParameterCoordinator::declare_parameters() {
-  for (ParameterId p : all_parameters(program_.model())) {
+  for (ParameterId p : groups_.experts().local(all_parameters(program_.model()))) {
     ParameterState& state = at(p);
+    const RankGroup& ranks = groups_.of(p);
     const UnitId name = build_.unit(program_.model().at(p).name);
     state.persistent = numel(p) <= config_.persistence_threshold;
     state.shard = build_.buffer({.label = {"ds_tensor", name}, .category = Category::parameters, .persistent = true,
                                  .host = program_.training().offload.parameters != OffloadTarget::none, .dtype = config_.parameters,
-                                 .pool = default_stream, .layout = each({p}, config_.shard, true), .elements = partition(p)});
+                                 .pool = default_stream, .layout = each({p}, ranks, true), .elements = partition(p)});
     if (!state.persistent || !program_.training().warm) continue;
     state.status = Status::available;
     state.full = build_.buffer({.label = {"persistent parameter", name}, .category = Category::unsharded_parameters, .role = Role::parameter, .persistent = true,
-                                .dtype = config_.parameters, .pool = allgather_, .layout = each({p}, config_.shard, false),
-                                .elements = each_padded(program_.model().at(p), config_.shard)});
+                                .dtype = config_.parameters, .pool = allgather_, .layout = each({p}, ranks, false), .elements = each_padded(program_.model().at(p), ranks.ranks)});
   }
 }
 
@@ -75,11 +74,17 @@ void ParameterCoordinator::fetch_sub_module(std::int32_t index) {
   ++step_;
 }
 
-/// all_gather_coalesced: own partitions into the rank's slice of a flat buffer, gathered in place; a single parameter without detour.
+/// One coalesced call for each process group.
 void ParameterCoordinator::all_gather(const std::vector<ParameterId>& parameters, UnitId name) {
+  for (const std::vector<ParameterId>& list : groups_.by_group(parameters)) all_gather_in_group(list, name);
+}
+
+/// all_gather_coalesced: own partitions into the rank's slice of a flat buffer, gathered in place; a single parameter without detour.
+void ParameterCoordinator::all_gather_in_group(const std::vector<ParameterId>& parameters, UnitId name) {
   Handle handle{.parameters = parameters, .flat = {}, .gather = {}, .in_registry = parameters.size()};
   handle.secondary = std::all_of(parameters.begin(), parameters.end(), [&](ParameterId p) { return at(p).secondary.valid(); });
-  const std::int64_t n = handle.secondary ? config_.hpz : config_.shard;
+  const RankGroup& ranks = ranks_of(handle);
+  const std::int64_t n = ranks.ranks;
   const auto own = [&](ParameterId p) { return handle.secondary ? at(p).secondary : at(p).shard; };
   const bool offload = program_.training().offload.parameters != OffloadTarget::none && !handle.secondary;
   Elements payload;
@@ -89,14 +94,14 @@ void ParameterCoordinator::all_gather(const std::vector<ParameterId>& parameters
     at(p).status = Status::in_flight;
     at(p).handle = static_cast<std::int32_t>(handles_.size());
   }
-  Communicate gather{.kind = Collective::all_gather, .communicator = handle.secondary ? hpz_group_ : shard_group_, .dtype = config_.parameters, .payload = payload};
+  Communicate gather{.kind = Collective::all_gather, .communicator = ranks.communicator, .dtype = config_.parameters, .payload = payload};
   if (parameters.size() == 1 && !offload) {
-    at(parameters.front()).full = allocate_full(parameters.front(), n);
+    at(parameters.front()).full = allocate_full(parameters.front(), ranks);
     gather.source = own(parameters.front());
     gather.target = at(parameters.front()).full;
   } else {
     handle.flat = build_.allocate({.label = {"all-gather flat tensor", name}, .category = Category::communication_buffers, .dtype = config_.parameters, .pool = allgather_,
-                                   .layout = each(parameters, n, false), .elements = payload});
+                                   .layout = each(parameters, ranks, false), .elements = payload});
     std::int32_t kernels = 1;  // one torch.cat
     for (ParameterId p : parameters)
       build_.copy({"cat partitions", name}, allgather_,
@@ -115,11 +120,11 @@ void ParameterCoordinator::all_gather(const std::vector<ParameterId>& parameters
 }
 
 /// A small parameter that is gathered while its release rules apply (not while the trace is recorded) stays from then on.
-BufferId ParameterCoordinator::allocate_full(ParameterId p, std::int64_t n) {
+BufferId ParameterCoordinator::allocate_full(ParameterId p, const RankGroup& ranks) {
   const bool stays = at(p).persistent && complete_;
   const BufferId full = build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", build_.unit(program_.model().at(p).name)},
                                        .category = Category::unsharded_parameters, .role = Role::parameter, .persistent = stays, .dtype = config_.parameters,
-                                       .pool = allgather_, .layout = each({p}, n, false), .elements = each_padded(program_.model().at(p), n)});
+                                       .pool = allgather_, .layout = each({p}, ranks, false), .elements = each_padded(program_.model().at(p), ranks.ranks)});
   build_.allocate(full);
   return full;
 }
@@ -141,9 +146,9 @@ void ParameterCoordinator::wait(ParameterId parameter) {
 void ParameterCoordinator::rebuild(Handle& handle) {
   handle.complete = true;
   if (!handle.flat.valid()) return;
-  const std::int64_t n = handle.secondary ? config_.hpz : config_.shard;
+  const RankGroup& ranks = ranks_of(handle);
   for (ParameterId p : handle.parameters) {
-    at(p).full = allocate_full(p, n);
+    at(p).full = allocate_full(p, ranks);
     build_.copy({"rebuild parameter", build_.unit(program_.model().at(p).name)}, allgather_, {.source = handle.flat, .target = at(p).full, .count = Elements{numel(p)}});
   }
 }
@@ -204,7 +209,7 @@ void ParameterCoordinator::make_secondary(ParameterId p) {
   const UnitId name = build_.unit(program_.model().at(p).name);
   const Elements count = each_padded(program_.model().at(p), config_.hpz) / config_.hpz;
   at(p).secondary = build_.allocate({.label = {"secondary partition", name}, .category = Category::parameters, .dtype = config_.parameters, .pool = default_stream,
-                                     .layout = each({p}, config_.hpz, true), .elements = count});
+                                     .layout = each({p}, hpz_group_, true), .elements = count});
   build_.host_wait({"DeepSpeed::secondary partition", name},
                    build_.copy({"secondary partition", name}, default_stream, {.source = at(p).full, .target = at(p).secondary, .count = count}));
 }
@@ -219,19 +224,20 @@ void ParameterCoordinator::drop_secondary() {
 
 void ParameterCoordinator::gather_persistent() {
   bool any = false;
-  for (ParameterId p : all_parameters(program_.model())) {
+  for (ParameterId p : groups_.experts().local(all_parameters(program_.model()))) {
     ParameterState& state = at(p);
+    const RankGroup& ranks = groups_.of(p);
     if (!state.persistent) continue;
     const UnitId name = build_.unit(program_.model().at(p).name);
     if (!state.full.valid()) {  // the first step: from now on they stay
       complete_ = true;
-      state.full = allocate_full(p, config_.shard);
+      state.full = allocate_full(p, ranks);
       state.status = Status::available;
     }
     build_.wait_stream(process_group_, default_stream);
     build_.communicate({"DeepSpeed::all_gather persistent", name}, process_group_,
-                       {.kind = Collective::all_gather, .communicator = shard_group_, .dtype = config_.parameters,
-                        .payload = each_padded(program_.model().at(p), config_.shard), .source = state.shard, .target = state.full});
+                       {.kind = Collective::all_gather, .communicator = ranks.communicator, .dtype = config_.parameters,
+                        .payload = each_padded(program_.model().at(p), ranks.ranks), .source = state.shard, .target = state.full});
     any = true;
   }
   if (any) build_.synchronize({"DeepSpeed::persistent parameters", {}});

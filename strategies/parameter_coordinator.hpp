@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "strategies/hooks.hpp"
+#include "strategies/zero3_partitions.hpp"
 
 namespace shardsim {
 
@@ -68,6 +68,7 @@ class ParameterCoordinator {
 
   void declare_parameters();
   void all_gather(const std::vector<ParameterId>& parameters, UnitId name);
+  void all_gather_in_group(const std::vector<ParameterId>& parameters, UnitId name);
   void wait(ParameterId parameter);
   void rebuild(Handle& handle);
   void prefetch(const Submodule& submodule);
@@ -76,15 +77,17 @@ class ParameterCoordinator {
   [[nodiscard]] ParameterState& at(ParameterId p) { return states_[static_cast<std::size_t>(p.index)]; }
   [[nodiscard]] const ParameterState& at(ParameterId p) const { return states_[static_cast<std::size_t>(p.index)]; }
   [[nodiscard]] std::int64_t numel(ParameterId p) const { return program_.model().at(p).elements.value(); }
-  [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, std::int64_t n, bool shard);
-  [[nodiscard]] BufferId allocate_full(ParameterId p, std::int64_t n);
+  [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, const RankGroup& ranks, bool shard);
+  [[nodiscard]] const RankGroup& ranks_of(const Handle& handle) const { return handle.secondary ? hpz_group_ : groups_.of(handle.parameters.front()); }
+  [[nodiscard]] BufferId allocate_full(ParameterId p, const RankGroup& ranks);
 
   Program& program_;
   ScheduleBuilder& build_;
   Zero3Config config_;
   const std::vector<Submodule>& submodules_;
   StreamId allgather_, process_group_;
-  CommunicatorId shard_group_, hpz_group_;
+  Zero3Partitions groups_;
+  RankGroup hpz_group_;
   std::vector<ParameterState> states_;             // by parameter
   std::vector<Handle> handles_;
   std::vector<std::int32_t> trace_;

@@ -4,15 +4,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "strategies/expert_parallel.hpp"
+
 namespace shardsim {
 
 Replicated::Replicated(Program& program, LocalUpdate local)
-    : program_(program), local_(std::move(local)), trainable_(parameters_where(program.model(), true)), updated_(program.model().parameters->size()),
+    : program_(program), local_(std::move(local)), trainable_(ExpertParallel(program.job).local(parameters_where(program.model(), true))), updated_(program.model().parameters->size()),
       gradients_(program.model().parameters->size()), optimizer_(program) {
   const Precision& precision = program.training().precision;
   if (!local_.synchronize) local_ = {.storage = trainable_, .updated = trainable_};
   for (ParameterId p : local_.updated) updated_[static_cast<std::size_t>(p.index)] = true;
-  const std::vector<ParameterId> frozen = parameters_where(program.model(), false);
+  const std::vector<ParameterId> frozen = ExpertParallel(program.job).local(parameters_where(program.model(), false));
   parameters_ = declare("parameters", Category::parameters, Role::parameter, precision.parameters, local_.storage);
   if (!frozen.empty()) frozen_ = declare("frozen parameters", Category::parameters, Role::parameter, precision.parameters, frozen);
   if (precision.master) master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
@@ -52,19 +54,20 @@ BufferId Replicated::view_of_updated() {
   return build.buffer(view);
 }
 
-BufferId Replicated::gradient(ParameterId parameter) {
+BufferId Replicated::gradient(ParameterId parameter, bool moves) {
   BufferId& gradient = gradients_[static_cast<std::size_t>(parameter.index)];
   if (gradient.valid()) return gradient;
   ScheduleBuilder& build = program_.build;
   Buffer buffer{.label = {".grad", build.unit(program_.model().at(parameter).name)},
                 .category = Category::gradients,
                 .role = Role::gradient,
-                .persistent = !program_.training().optimizer.set_to_none,
+                .persistent = !moves && !program_.training().optimizer.set_to_none,
                 .dtype = gradient_dtype(),
                 .pool = ScheduleBuilder::compute_stream(),
                 .layout = build.layout({.parameters = build.parameters(std::span(&parameter, 1))}),
                 .elements = program_.model().at(parameter).elements};
-  gradient = buffer.persistent ? build.buffer(buffer) : build.allocate(buffer);
+  gradient = build.buffer(buffer);
+  if (!buffer.persistent || !program_.training().warm) build.allocate(gradient);  // warm and kept: there since the first backward
   return gradient;
 }
 

@@ -26,8 +26,8 @@ class Replicated {
   /// Declares the optimizer's states over the parameters that this rank updates.
   void add_optimizer();
 
-  /// The `.grad` of a parameter: allocated when autograd first writes it, kept until zero_grad.
-  [[nodiscard]] BufferId gradient(ParameterId parameter);
+  /// The `.grad` of a parameter: allocated when autograd first writes it, kept until zero_grad; `moves`: only until free_gradient.
+  [[nodiscard]] BufferId gradient(ParameterId parameter, bool moves = false);
   [[nodiscard]] bool has_gradient(ParameterId parameter) const { return gradients_[static_cast<std::size_t>(parameter.index)].valid(); }
   /// Ends the life of one `.grad` early (its content moved elsewhere).
   void free_gradient(ParameterId parameter);
@@ -38,6 +38,7 @@ class Replicated {
   void step(const OptimizerStep::Gradients& all, const OptimizerStep::Gradients& own);
   [[nodiscard]] bool updates(ParameterId parameter) const { return updated_[static_cast<std::size_t>(parameter.index)]; }
 
+  /// What this rank holds of the trainable parameters: all, but for routed experts of other ranks.
   [[nodiscard]] const std::vector<ParameterId>& trainable() const { return trainable_; }
   [[nodiscard]] BufferId parameters() const { return parameters_; }
   [[nodiscard]] DType gradient_dtype() const { return program_.training().precision.gradients; }

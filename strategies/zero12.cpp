@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "strategies/expert_parallel.hpp"
 #include "strategies/sharding.hpp"
 #include "strategies/zero12_offload.hpp"
 #include "strategies/zero12_reduce.hpp"
@@ -18,8 +19,8 @@ namespace {
 constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
 
 /// In autograd's order where hooks reduce, else in the optimizer's: for group in groups, for parameter in group.
-std::vector<ParameterId> reduction_order(const Model& model, const Zero12Config& config, const FlatGroups& groups) {
-  if (config.reduces_in_hooks()) return arrival_order(model);
+std::vector<ParameterId> reduction_order(const Job& job, const Zero12Config& config, const FlatGroups& groups) {
+  if (config.reduces_in_hooks()) return ExpertParallel(job).local(arrival_order(*job.model));
   std::vector<ParameterId> order;
   for (const FlatGroup& group : groups.all()) order.insert(order.end(), group.parameters.begin(), group.parameters.end());
   return order;
@@ -30,7 +31,7 @@ class DeepSpeedZeroOptimizer final : public Hooks {
   DeepSpeedZeroOptimizer(Program& program, const Zero12Config& config)
       : program_(program), build_(program.build), config_(config),
         groups_(program, {.model = config.model, .master = config.master, .round_robin = config.round_robin_gradients}),
-        order_(reduction_order(program.model(), config_, groups_)), owned_(owned_in_order()), buckets_(program, config_, order_),
+        order_(reduction_order(program.job, config_, groups_)), owned_(owned_in_order()), buckets_(program, config_, order_),
         reducer_(program, config_, groups_), offloaded_(program, config_, groups_, owned_), step_(program, config_, groups_),
         gradients_(program.model().parameters->size()), grad_accum_(gradients_.size()), sums_(gradients_.size()) {
     owned_elements_ = total_elements(program.model(), owned_);
@@ -277,7 +278,7 @@ class DeepSpeedZeroOptimizer final : public Hooks {
 }  // namespace
 
 std::unique_ptr<Hooks> make_deepspeed_zero_optimizer(Program& program, const Zero12Config& config) {
-  return std::make_unique<DeepSpeedZeroOptimizer>(program, config);
+  return with_expert_parallel(program, std::make_unique<DeepSpeedZeroOptimizer>(program, config));
 }
 
 }  // namespace shardsim

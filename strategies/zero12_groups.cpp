@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "strategies/bucketing.hpp"
 #include "strategies/sharding.hpp"
 
 namespace shardsim {
@@ -10,6 +11,8 @@ namespace {
 
 /// nccl_start_alignment_factor: all-gather sends start at multiples of 4 bytes.
 constexpr std::int64_t alignment_factor = 2;
+/// split_params_into_different_moe_groups_for_optimizer: elements of a param group of experts.
+constexpr std::int64_t max_expert_group = 178'956'971;
 
 /// _round_robin_reorder: tensors 0, N, 2N ... first, then 1, N + 1 ..., so that gradients that arrive one after another have different owners.
 std::vector<ParameterId> round_robin_order(const std::vector<ParameterId>& parameters, std::int64_t n) {
@@ -33,18 +36,40 @@ std::vector<std::vector<ParameterId>> optimizer_param_groups(const Model& model,
 }
 
 FlatGroups::FlatGroups(Program& program, const FlatGroupsConfig& config)
-    : program_(program), config_(config), dp_(program.build.communicator("dp", "dp", program.job.world_size)), place_(program.model().parameters->size()) {
+    : program_(program), config_(config), dp_{program.job.world_size, 1, program.build.communicator("dp", "dp", program.job.world_size)},
+      place_(program.model().parameters->size()) {
   ScheduleBuilder& build = program_.build;
-  for (auto& parameters : optimizer_param_groups(program_.model(), program_.training().optimizer.split_weight_decay)) add_group(std::move(parameters));
-  const std::vector<ParameterId> frozen = parameters_where(program_.model(), false);
+  const ExpertParallel experts(program_.job);
+  std::vector<std::vector<ParameterId>> expert_groups;
+  for (const auto& parameters : optimizer_param_groups(program_.model(), program_.training().optimizer.split_weight_decay)) {
+    ExpertParallel::Held held = experts.held(parameters);
+    if (!held.dense.empty()) add_group(std::move(held.dense), dp_, false);
+    if (!held.experts.empty()) expert_groups.push_back(std::move(held.experts));
+  }
+  add_expert_groups(experts, expert_groups);
+  const std::vector<ParameterId> frozen = experts.local(parameters_where(program_.model(), false));
   if (frozen.empty()) return;
   build.buffer({.label = {"frozen parameters", {}}, .category = Category::parameters, .role = Role::parameter, .persistent = true, .dtype = config_.model,
                 .layout = build.layout({.parameters = build.parameters(frozen)}), .elements = total_elements(program_.model(), frozen)});
 }
 
-void FlatGroups::add_group(std::vector<ParameterId> parameters) {
-  const std::int64_t n = program_.job.world_size;
+/// Param groups of experts follow the others, none larger than DeepSpeed's limit; partitioned over the ranks that hold the same experts.
+void FlatGroups::add_expert_groups(const ExpertParallel& experts, const std::vector<std::vector<ParameterId>>& groups) {
+  if (groups.empty()) return;
+  const RankGroup same = experts.replicas(program_.build, dp_.ranks);
+  for (const auto& parameters : groups) {
+    std::vector<std::int64_t> sizes;
+    for (ParameterId p : parameters) sizes.push_back(program_.model().at(p).elements.value());
+    for (const BucketRange& range : flush_before_exceeding(sizes, max_expert_group))
+      add_group({parameters.begin() + static_cast<std::ptrdiff_t>(range.begin), parameters.begin() + static_cast<std::ptrdiff_t>(range.end)}, same, true);
+  }
+}
+
+void FlatGroups::add_group(std::vector<ParameterId> parameters, const RankGroup& ranks, bool experts) {
+  const std::int64_t n = ranks.ranks;
   FlatGroup group;
+  group.ranks = ranks;
+  group.experts = experts;
   group.name = program_.build.unit("param group " + std::to_string(groups_.size()));
   group.flat_order = config_.round_robin ? round_robin_order(parameters, n) : parameters;
   group.parameters = std::move(parameters);
@@ -61,8 +86,9 @@ void FlatGroups::add_group(std::vector<ParameterId> parameters) {
 
 void FlatGroups::declare_buffers(FlatGroup& group) {
   ScheduleBuilder& build = program_.build;
-  const auto n = static_cast<std::int32_t>(program_.job.world_size);
-  const Layout whole{.parameters = group.span, .partition = Layout::Partition::flat, .n = n, .multiple = static_cast<std::int32_t>(alignment_factor) * n};
+  const auto n = static_cast<std::int32_t>(group.ranks.ranks);
+  const Layout whole{.parameters = group.span, .partition = Layout::Partition::flat, .n = n, .stride = static_cast<std::int32_t>(group.ranks.stride),
+                     .multiple = static_cast<std::int32_t>(alignment_factor) * n};
   Layout part = whole;
   part.shard = true;
   group.shard = build.layout(part);
@@ -112,15 +138,18 @@ std::vector<PartitionSlice> FlatGroups::slices(ParameterId p) const {
 PartitionSlice FlatGroups::own_slice(ParameterId p) const {
   const std::int64_t partition = groups_[group_of(p)].partition.value();
   const std::int64_t start = start_of(p), end = start + program_.model().at(p).elements.value();
-  const std::int64_t from = std::max(start, program_.job.rank * partition), to = std::min(end, (program_.job.rank + 1) * partition);
-  return {program_.job.rank, from - start, std::max<std::int64_t>(0, to - from)};
+  const std::int64_t own = ranks_of(p).part(program_.job.rank);
+  const std::int64_t from = std::max(start, own * partition), to = std::min(end, (own + 1) * partition);
+  return {own, from - start, std::max<std::int64_t>(0, to - from)};
 }
 
 void FlatGroups::all_gather() {
-  if (program_.job.world_size == 1) return;
-  for (const FlatGroup& group : groups_)
+  for (const FlatGroup& group : groups_) {
+    if (group.ranks.ranks == 1) continue;
     program_.build.communicate({"nccl:_all_gather_base", group.name}, ScheduleBuilder::compute_stream(),
-                               {.kind = Collective::all_gather, .communicator = dp_, .dtype = config_.model, .payload = group.flat, .target = group.bit16});
+                               {.kind = Collective::all_gather, .communicator = group.ranks.communicator, .dtype = config_.model, .payload = group.flat,
+                                .target = group.bit16});
+  }
 }
 
 }  // namespace shardsim

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "strategies/hooks.hpp"
+#include "strategies/expert_parallel.hpp"
 #include "strategies/optimizer_step.hpp"
 
 namespace shardsim {
@@ -18,7 +18,7 @@ namespace shardsim {
 
 /// A run of elements of one parameter's gradient that one rank's partition holds.
 struct PartitionSlice {
-  std::int64_t owner = 0;   ///< partition_id
+  std::int64_t owner = 0;   ///< partition_id: place in the param group's ranks
   std::int64_t first = 0;   ///< grad_start_offset: element of the parameter
   std::int64_t length = 0;
 };
@@ -26,6 +26,8 @@ struct PartitionSlice {
 /// One param group, flattened. Rank r owns elements [r F / N, (r + 1) F / N); a parameter may straddle ranks.
 struct FlatGroup {
   UnitId name{};
+  RankGroup ranks{};                      ///< over which it is partitioned (real_dp_process_group)
+  bool experts = false;                   ///< routed experts that are split: partitioned over the ranks that hold the same ones
   std::vector<ParameterId> parameters{};  ///< bit16_groups: the optimizer's order
   std::vector<ParameterId> flat_order{};  ///< round_robin_bit16_groups: the order in the flat buffer
   ParameterSpan span{};                   ///< of flat_order
@@ -61,7 +63,8 @@ class FlatGroups {
   [[nodiscard]] PartitionSlice own_slice(ParameterId p) const;
   /// is_param_in_current_partition.
   [[nodiscard]] bool owned(ParameterId p) const { return own_slice(p).length > 0; }
-  [[nodiscard]] CommunicatorId communicator() const { return dp_; }
+  [[nodiscard]] const RankGroup& ranks_of(ParameterId p) const { return groups_[group_of(p)].ranks; }
+  [[nodiscard]] CommunicatorId communicator() const { return dp_.communicator; }
 
   /// all_gather_dp_groups: one all-gather a group, in place over the whole flat buffer, on the current stream; none on a single rank.
   void all_gather();
@@ -69,14 +72,15 @@ class FlatGroups {
  private:
   struct Place { std::size_t group = 0; std::int64_t start = 0; };
 
-  void add_group(std::vector<ParameterId> parameters);
+  void add_group(std::vector<ParameterId> parameters, const RankGroup& ranks, bool experts);
+  void add_expert_groups(const ExpertParallel& experts, const std::vector<std::vector<ParameterId>>& groups);
   void declare_buffers(FlatGroup& group);
   void count_own_slices(FlatGroup& group) const;
   void add_optimizer(FlatGroup& group);
 
   Program& program_;
   FlatGroupsConfig config_;
-  CommunicatorId dp_;
+  RankGroup dp_;
   std::vector<FlatGroup> groups_;
   std::vector<Place> place_;  // by parameter
 };

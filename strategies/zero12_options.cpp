@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of DeepSpeed's ZeRO stages 1 and 2, what it asserts about them, and which ones its code does not read.
 // Source: DeepSpeed runtime/zero/config.py, runtime/zero/stage_1_and_2.py, runtime/engine.py, runtime/base_optimizer.py.
+#include "strategies/expert_parallel.hpp"
 #include "strategies/zero12.hpp"
 
 namespace shardsim {
@@ -47,7 +48,7 @@ bool all_reduces(const Zero12Config& config) {
 
 std::vector<OptionSpec> zero12_options(int stage) {
   const std::vector<std::string> dtypes{"fp32", "bf16", "fp16"};
-  return {{.name = "reduce_bucket_size", .kind = OptionKind::integer, .fallback = "500000000", .help = "elements reduced at once", .minimum = 1},
+  return with_expert_parallel_options({{.name = "reduce_bucket_size", .kind = OptionKind::integer, .fallback = "500000000", .help = "elements reduced at once", .minimum = 1},
           {.name = "allgather_bucket_size", .kind = OptionKind::integer, .fallback = "500000000", .help = "not read where torch has all_gather_into_tensor", .minimum = 1},
           {.name = "overlap_comm", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce from backward hooks, on a stream of its own"},
           {.name = "contiguous_gradients", .kind = OptionKind::boolean, .fallback = "true", .help = "copy gradients into one bucket buffer as they come"},
@@ -57,12 +58,23 @@ std::vector<OptionSpec> zero12_options(int stage) {
           {.name = "allgather_partitions", .kind = OptionKind::boolean, .fallback = "true", .help = "not read"},
           {.name = "grad_accum_dtype", .kind = OptionKind::word, .help = stage == 1 ? "fp32 with bf16 parameters: BF16_Optimizer" : "not read at stage 2", .words = dtypes},
           {.name = "communication_data_type", .kind = OptionKind::word, .help = "on the wire of reductions; default: the model's", .words = dtypes},
-          {.name = "check_grad_overflow", .kind = OptionKind::boolean, .fallback = "true", .help = "bf16: look for inf and nan, all-reduce the flag (0.19.6 and later)"}};
+          {.name = "check_grad_overflow", .kind = OptionKind::boolean, .fallback = "true", .help = "bf16: look for inf and nan, all-reduce the flag (0.19.6 and later)"}});
+}
+
+/// _configure_moe_settings. At stage 1 DeepSpeed only warns that contiguous_gradients: false is untested; there it would reduce experts over all
+/// ranks.
+static void check_experts(const Job& job, int stage, Problems& problems) {
+  const Options& options = job.strategy.options;
+  check_expert_parallel(job, job.world_size, problems);
+  if (options.integer("expert_parallel_size", 1) == 1 || uses_bf16_optimizer(zero12_config(job, stage))) return;
+  for (const char* option : {"contiguous_gradients", "reduce_scatter"})
+    if (!options.boolean(option, true)) problems.add(options.where(option), name_of_strategy(stage) + ": " + option + " must be true for experts that are split over ranks");
 }
 
 void check_zero12(const Job& job, int stage, Problems& problems) {
   const Precision& precision = job.training.precision;
   const std::string name = name_of_strategy(stage);
+  check_experts(job, stage, problems);
   if (job.training.offload.optimizer == OffloadTarget::nvme)
     problems.add({}, name + ": offload of the optimizer to nvme needs ZeRO stage 3", {"use offload: {optimizer: cpu}, or strategy zero3"});
   if (job.training.optimizer.kind == OptimizerKind::muon && job.training.offload.optimizer != OffloadTarget::none && job.strategy.options.boolean("reduce_scatter", true))
@@ -87,6 +99,7 @@ std::vector<std::string> zero12_without_effect(const Job& job, int stage) {
   unread("allgather_partitions", "DeepSpeed does not read it");
   if (job.training.offload.parameters != OffloadTarget::none) warnings.push_back(name + ": offload of parameters has no effect: it needs ZeRO stage 3");
   if (!job.training.optimizer.set_to_none) warnings.push_back(name + ": zero_grad has no effect: DeepSpeed sets gradients to none");
+  warn_expert_parallel(job, warnings);
   if (uses_bf16_optimizer(c)) {
     for (const char* option : {"reduce_bucket_size", "overlap_comm", "contiguous_gradients", "reduce_scatter", "use_multi_rank_bucket_allreduce",
                                "round_robin_gradients", "check_grad_overflow"})

@@ -41,10 +41,12 @@ std::vector<GradientReducer::Part> GradientReducer::parts_of(const IpgBucket& bu
   return parts;
 }
 
-std::vector<GradientReducer::Run> GradientReducer::runs_of(const std::vector<Part>& parts) {
+std::vector<GradientReducer::Run> GradientReducer::runs_of(const std::vector<Part>& parts) const {
   std::vector<Run> runs;
   for (const Part& part : parts) {
-    if (runs.empty() || runs.back().owner != part.slice.owner) runs.push_back({part.slice.owner, part.offset, 0});
+    const RankGroup& ranks = groups_.ranks_of(part.parameter);
+    if (runs.empty() || runs.back().owner != part.slice.owner || runs.back().ranks->communicator != ranks.communicator)
+      runs.push_back({part.slice.owner, part.offset, 0, &ranks});
     runs.back().length += part.slice.length;
   }
   return runs;
@@ -57,53 +59,73 @@ void GradientReducer::gradient_reduction_w_predivide(BufferId tensor, const IpgB
     wire = temporary("communication copy", bucket.name, config_.communication, build_.layout({.parameters = bucket.span}), bucket.elements);
     build_.copy({"tensor.to", bucket.name}, stream_, {.source = tensor, .target = wire, .count = bucket.elements});
   }
-  collective(wire, Elements{}, bucket.elements, std::nullopt, bucket.name);
+  collective(groups_.communicator(), wire, Elements{}, bucket.elements, std::nullopt, bucket.name);
   scale(wire, bucket.elements, bucket.name);
   if (wire == tensor) return;
   build_.copy({"tensor.copy_", bucket.name}, stream_, {.source = wire, .target = tensor, .count = bucket.elements});
   build_.free(wire);
 }
 
-/// All owners' slices in one all-reduce: 2 phi an element where a reduce-scatter would send phi. Runs are collected until they exceed the
-/// bucket size, which only a parameter above it can do.
+/// All owners' slices in one all-reduce for each process group: 2 phi an element where a reduce-scatter would send phi. Runs are collected
+/// until they exceed the bucket size, which only a parameter above it can do.
 void GradientReducer::allreduce_and_scatter(BufferId tensor, const IpgBucket& bucket, const std::vector<Run>& runs) {
-  std::vector<std::int64_t> sizes;
-  for (const Run& run : runs) sizes.push_back(run.length);
+  std::vector<std::vector<Run>> by_group;  // in the order in which process groups appear
+  for (const Run& run : runs) {
+    const auto same = [&](const std::vector<Run>& list) { return list.front().ranks->communicator == run.ranks->communicator; };
+    const auto found = std::find_if(by_group.begin(), by_group.end(), same);
+    if (found == by_group.end()) by_group.push_back({run});
+    else found->push_back(run);
+  }
   const std::int64_t limit = config_.reduce_bucket_size.value() + 1;
-  for (const BucketRange& range : close_when_full(sizes, std::span(&limit, 1))) {
-    Message message{.offset = Elements{runs[range.begin].offset}};
-    Elements own;
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      message.elements += Elements{runs[i].length};
+  for (const std::vector<Run>& list : by_group) {
+    std::vector<std::int64_t> sizes;
+    for (const Run& run : list) sizes.push_back(run.length);
+    for (const BucketRange& range : close_when_full(sizes, std::span(&limit, 1)))
+      allreduce_bucket(tensor, message_of(bucket, std::span(list).subspan(range.begin, range.end - range.begin)), std::nullopt, bucket.name);
+  }
+}
+
+/// Runs that follow one another in the bucket are one stretch of it: with one process group, all of them.
+GradientReducer::Message GradientReducer::message_of(const IpgBucket& bucket, std::span<const Run> runs) {
+  Message message{.communicator = runs.front().ranks->communicator, .offset = Elements{runs.front().offset}};
+  const std::int64_t own = runs.front().ranks->part(program_.job.rank);
+  for (std::size_t i = 0; i < runs.size();) {
+    const std::int64_t first = runs[i].offset;
+    std::int64_t end = first, owned = 0;
+    for (; i < runs.size() && runs[i].offset == end; ++i) {
+      end += runs[i].length;
       ++message.pieces;
-      if (runs[i].owner != program_.job.rank) continue;
-      own += Elements{runs[i].length};
+      if (runs[i].owner != own) continue;
+      owned += runs[i].length;
       ++message.own_pieces;
     }
-    const LayoutId layout = build_.layout({.parameters = bucket.span, .first = message.offset.value(), .length = message.elements.value()});
-    message.stretches = {{layout, message.elements, own}};
-    allreduce_bucket(tensor, message, std::nullopt, bucket.name);
+    message.elements += Elements{end - first};
+    message.stretches.push_back({build_.layout({.parameters = bucket.span, .first = first, .length = end - first}), Elements{end - first}, Elements{owned}});
   }
+  return message;
 }
 
 /// allreduce_no_retain: one reduce for each owner, in the order in which owners appear.
 void GradientReducer::reduce_to_owners(BufferId tensor, const IpgBucket& bucket, const std::vector<Part>& parts) {
-  std::vector<std::int64_t> owners;
-  std::map<std::int64_t, std::vector<Part>> by_owner;
+  using Owner = std::pair<std::int64_t, std::int32_t>;  // and its process group
+  std::vector<Owner> owners;
+  std::map<Owner, std::vector<Part>> by_owner;
   for (const Part& part : parts) {
-    auto& list = by_owner[part.slice.owner];
-    if (list.empty()) owners.push_back(part.slice.owner);
+    const Owner owner{part.slice.owner, groups_.ranks_of(part.parameter).communicator.index};
+    auto& list = by_owner[owner];
+    if (list.empty()) owners.push_back(owner);
     list.push_back(part);
   }
-  for (const std::int64_t owner : owners) {
+  for (const Owner& owner : owners) {
     if (config_.overlap_comm) build_.synchronize({"ZeRO::allreduce_and_copy", bucket.name});
-    allreduce_bucket(tensor, message_of(by_owner[owner], owner), owner, bucket.name);
+    allreduce_bucket(tensor, message_of(by_owner[owner], owner.first), owner.first, bucket.name);
   }
 }
 
 GradientReducer::Message GradientReducer::message_of(const std::vector<Part>& parts, std::int64_t owner) {
-  const bool own = owner == program_.job.rank;
-  Message message{.offset = Elements{parts.front().offset}};
+  const RankGroup& ranks = groups_.ranks_of(parts.front().parameter);
+  const bool own = owner == ranks.part(program_.job.rank);
+  Message message{.communicator = ranks.communicator, .offset = Elements{parts.front().offset}};
   std::map<std::size_t, std::vector<Part>> by_group;
   std::int64_t end = -1;
   for (const Part& part : parts) {
@@ -149,8 +171,8 @@ void GradientReducer::allreduce_bucket(BufferId tensor, const Message& message, 
     wire = flat_for(message, "communication copy", config_.communication, name);
     copy("tensor.to", flat, wire, 1, false);
   }
-  collective(wire.tensor, wire.tensor == tensor ? message.offset : Elements{}, message.elements, root, name);
-  const bool receives = !root || *root == program_.job.rank;
+  collective(message.communicator, wire.tensor, wire.tensor == tensor ? message.offset : Elements{}, message.elements, root, name);
+  const bool receives = !root || message.own_pieces > 0;
   if (wire.tensor != flat.tensor) {
     if (receives) copy("tensor.copy_", wire, flat, 1, false);
     build_.free(wire.tensor);
@@ -197,7 +219,7 @@ void GradientReducer::buffered_reduce_fallback(const std::vector<BufferId>& grad
     wire = cast;
   }
   scale(wire, bucket.elements, bucket.name);
-  collective(wire, Elements{}, bucket.elements, std::nullopt, bucket.name);
+  collective(groups_.communicator(), wire, Elements{}, bucket.elements, std::nullopt, bucket.name);
   if (cast.valid()) {
     build_.copy({"tensor.copy_", bucket.name}, stream_, {.source = cast, .target = flat.valid() ? flat : gradients.front(), .count = bucket.elements});
     build_.free(cast);
@@ -208,9 +230,9 @@ void GradientReducer::buffered_reduce_fallback(const std::vector<BufferId>& grad
   build_.free(flat);
 }
 
-OpId GradientReducer::collective(BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root, UnitId name) {
+OpId GradientReducer::collective(CommunicatorId communicator, BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root, UnitId name) {
   return build_.communicate({root ? "nccl:reduce" : "nccl:all_reduce", name}, stream_,
-                            {.kind = root ? Collective::reduce : Collective::all_reduce, .communicator = groups_.communicator(), .dtype = config_.communication,
+                            {.kind = root ? Collective::reduce : Collective::all_reduce, .communicator = communicator, .dtype = config_.communication,
                              .root = static_cast<std::int32_t>(root.value_or(0)), .payload = payload, .target = buffer, .offset = offset});
 }
 

@@ -29,25 +29,31 @@ class GradientReducer {
   /// A part of one parameter's gradient in the bucket.
   struct Part { ParameterId parameter; PartitionSlice slice; std::int64_t offset; };
   /// Neighbouring parts of one owner.
-  struct Run { std::int64_t owner, offset, length; };
+  struct Run { std::int64_t owner, offset, length; const RankGroup* ranks; };
   /// Elements that one layout can name, and how many of them this rank owns.
   struct Stretch { LayoutId layout; Elements elements, own; };
   /// What one collective takes out of the tensor: one piece of it, at `offset`, or pieces that are flattened into a tensor of their own.
-  struct Message { std::vector<Stretch> stretches{}; Elements elements{}, offset{}; std::int64_t pieces = 0, own_pieces = 0; };
+  struct Message {
+    CommunicatorId communicator{};
+    std::vector<Stretch> stretches{};
+    Elements elements{}, offset{};
+    std::int64_t pieces = 0, own_pieces = 0;
+  };
   /// A tensor of its own for a message, and a view of it for each stretch.
   struct Flat { BufferId tensor; std::vector<BufferId> views; };
 
   [[nodiscard]] std::vector<Part> parts_of(const IpgBucket& bucket) const;
-  [[nodiscard]] static std::vector<Run> runs_of(const std::vector<Part>& parts);
+  [[nodiscard]] std::vector<Run> runs_of(const std::vector<Part>& parts) const;
   [[nodiscard]] static std::int64_t pieces_of(const std::vector<Part>& parts);
   void gradient_reduction_w_predivide(BufferId tensor, const IpgBucket& bucket);
   void allreduce_and_scatter(BufferId tensor, const IpgBucket& bucket, const std::vector<Run>& runs);
+  [[nodiscard]] Message message_of(const IpgBucket& bucket, std::span<const Run> runs);
   void reduce_to_owners(BufferId tensor, const IpgBucket& bucket, const std::vector<Part>& parts);
   [[nodiscard]] Message message_of(const std::vector<Part>& parts, std::int64_t owner);
   [[nodiscard]] Stretch stretch_of(std::vector<Part> parts, bool own);
   void allreduce_bucket(BufferId tensor, const Message& message, std::optional<std::int64_t> root, UnitId name);
   [[nodiscard]] Flat flat_for(const Message& message, const char* verb, DType dtype, UnitId name);
-  OpId collective(BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root, UnitId name);
+  OpId collective(CommunicatorId communicator, BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root, UnitId name);
   void scale(BufferId buffer, Elements count, UnitId name);
   [[nodiscard]] BufferId temporary(const char* verb, UnitId name, DType dtype, LayoutId layout, Elements elements);
 

@@ -57,15 +57,19 @@ void ZeroStep::scaled_global_norm() {
                    build_.work(pass_over(Bytes{(size_of(config_.averaged()) + 16) * group.partition.value()}, 2 * group.own_slices + 3)), Pass::backward, {});
     build_.free(widened);
     norm = all_reduce_scalar("total_norm", &group, DType::fp32, Reduction::sum);
+    if (group.experts) norm = average_expert_norm(group);
   }
   build_.host_wait({"total_norm.item", {}}, norm);
 }
+
+/// _average_expert_grad_norms: once more over the ranks that hold the same experts.
+OpId ZeroStep::average_expert_norm(const FlatGroup& group) { return all_reduce_scalar("average_expert_grad_norms", &group, DType::fp32, Reduction::sum); }
 
 OpId ZeroStep::all_reduce_scalar(const char* verb, const FlatGroup* group, DType dtype, Reduction reduction) {
   const UnitId name = group ? group->name : UnitId{};
   const BufferId scalar = build_.allocate({.label = {verb, name}, .category = Category::temporaries, .dtype = dtype, .pool = current_stream, .elements = Elements{1}});
   const OpId op = build_.communicate({"nccl:all_reduce", build_.unit(verb)}, current_stream,
-                                     {.kind = Collective::all_reduce, .communicator = groups_.communicator(), .dtype = dtype, .reduction = reduction,
+                                     {.kind = Collective::all_reduce, .communicator = group ? group->ranks.communicator : groups_.communicator(), .dtype = dtype, .reduction = reduction,
                                       .control = true, .payload = Elements{1}, .target = scalar});
   build_.free(scalar);
   return op;

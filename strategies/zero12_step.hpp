@@ -33,6 +33,7 @@ class ZeroStep {
   void release(std::size_t index, const std::vector<std::vector<BufferId>>& averaged);
   void unscale_and_clip(const FlatGroup& group);
   OpId all_reduce_scalar(const char* verb, const FlatGroup* group, DType dtype, Reduction reduction);
+  OpId average_expert_norm(const FlatGroup& group);
 
   Program& program_;
   ScheduleBuilder& build_;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "strategies/bucketing.hpp"
+#include "strategies/expert_parallel.hpp"
 #include "strategies/optimizer_step.hpp"
 #include "strategies/parameter_coordinator.hpp"
 #include "strategies/sharding.hpp"
@@ -18,7 +18,9 @@ namespace {
 /// in the source (rotary embedding applied, residual add) is no submodule.
 class SubmoduleTree {
  public:
-  SubmoduleTree(ScheduleBuilder& build, const Model& model) {
+  SubmoduleTree(ScheduleBuilder& build, const Job& job) {
+    const Model& model = *job.model;
+    const ExpertParallel experts(job);
     add(build.unit("model"), {});
     add(build.unit("model.body"), {});
     const auto& layers = *model.layers;
@@ -36,7 +38,7 @@ class SubmoduleTree {
         containers.push_back(is_module && !prefix.empty() ? known[prefix] : -1);
         std::vector<ParameterId> own;
         for (std::int32_t index : m.parameters) own.push_back(layer.parameters[static_cast<std::size_t>(index)]);
-        leaves.push_back(is_module ? add(build.unit(layer.name + "." + m.name), std::move(own)) : -1);
+        leaves.push_back(is_module ? add(build.unit(layer.name + "." + m.name), experts.local(own)) : -1);
       }
       leaves_.push_back(std::move(leaves));
       containers_.push_back(std::move(containers));
@@ -129,6 +131,8 @@ std::vector<std::int32_t> record_trace(const Job& job, const SubmoduleTree& tree
   return recorder.take();
 }
 
+bool is_mics(const Job& job) { return job.strategy.name == "mics"; }
+
 Zero3Config zero3_config(const Job& job) {
   const Options& options = job.strategy.options;
   const Precision& precision = job.training.precision;
@@ -143,8 +147,8 @@ Zero3Config zero3_config(const Job& job) {
   c.reduce_bucket = options.integer("reduce_bucket_size", c.reduce_bucket);
   c.overlap_comm = options.boolean("overlap_comm", true);
   c.reduce_scatter = options.boolean("reduce_scatter", true);
-  c.hpz = options.integer("zero_hpz_partition_size", 1);
-  c.quantized_weights = options.boolean("zero_quantized_weights", false);
+  c.hpz = is_mics(job) ? 1 : options.integer("zero_hpz_partition_size", 1);
+  c.quantized_weights = !is_mics(job) && options.boolean("zero_quantized_weights", false);
   c.quantized_gradients = options.boolean("zero_quantized_gradients", false) && job.world_size > job.gpus_per_node;
   c.gpus_per_node = job.gpus_per_node;
   c.parameters = precision.parameters;
@@ -157,7 +161,7 @@ Zero3Config zero3_config(const Job& job) {
 /// What the hooks act on; the tree must stand before the hooks' base class does.
 struct Zero3State {
   explicit Zero3State(Program& program)
-      : config(zero3_config(program.job)), tree(program.build, program.model()), coordinator(program, config, tree.submodules()), gradients(program, config) {
+      : config(zero3_config(program.job)), tree(program.build, program.job), coordinator(program, config, tree.submodules()), gradients(program, config) {
     coordinator.set_trace(record_trace(program.job, tree));
   }
   Zero3Config config;
@@ -193,6 +197,15 @@ class Zero3Hooks final : public SubmoduleHooks {
   std::unique_ptr<Zero3State> state_;
 };
 
+/// AutoEP with ZeRO-3 (docs/code-docs/source/moe.rst): neither MiCS nor hpZ nor quantised gradients.
+void check_experts(const Job& job, Problems& problems) {
+  const Options& options = job.strategy.options;
+  check_expert_parallel(job, job.world_size, problems);
+  if (options.integer("expert_parallel_size", 1) == 1) return;
+  if (options.integer("zero_hpz_partition_size", 1) > 1) problems.add(options.where("zero_hpz_partition_size"), "zero3: experts split over ranks exclude zero_hpz_partition_size");
+  if (options.boolean("zero_quantized_gradients", false)) problems.add(options.where("zero_quantized_gradients"), "zero3: experts split over ranks exclude zero_quantized_gradients");
+}
+
 void check_zero3(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
   const auto divides = [&](const char* name, std::int64_t whole, const char* what) {
@@ -201,6 +214,9 @@ void check_zero3(const Job& job, Problems& problems) {
   };
   divides("mics_shard_size", job.world_size, "world");
   divides("zero_hpz_partition_size", job.world_size, "world");
+  check_experts(job, problems);
+  if (is_mics(job) && options.integer("mics_shard_size", job.world_size) < job.world_size && job.training.offload.optimizer != OffloadTarget::none)
+    problems.add({}, "mics: local sharding has no support for CPU offloading", {"use offload: none, or mics_shard_size of the whole world"});
 }
 
 std::string differs(const Job& job) {
@@ -216,8 +232,16 @@ std::vector<std::string> without_effect(const Job& job) {
   const Options& options = job.strategy.options;
   for (const char* name : {"allgather_bucket_size", "contiguous_gradients", "round_robin_gradients"})
     if (options.given(name)) warnings.push_back(job.strategy.name + ": " + name + " has no effect at stage 3");
+  if (is_mics(job)) {
+    for (const char* name : {"zero_hpz_partition_size", "zero_quantized_weights"})
+      if (options.given(name)) warnings.push_back("mics: " + std::string(name) + " has no effect: MiCS gathers in its own way");
+  } else if (options.given("zero_hpz_partition_size") && options.integer("zero_hpz_partition_size", 1) == 1) {
+    warnings.push_back("zero3: zero_hpz_partition_size has no effect: a secondary partition of one rank is none");
+  }
   if (options.boolean("zero_quantized_gradients", false) && job.world_size <= job.gpus_per_node)
     warnings.push_back(job.strategy.name + ": zero_quantized_gradients has no effect on one node");
+  warn_expert_parallel(job, warnings);
+  if (!job.training.optimizer.set_to_none) warnings.push_back(job.strategy.name + ": zero_grad has no effect: DeepSpeed sets gradients to none");
   return warnings;
 }
 
@@ -248,8 +272,8 @@ std::vector<OptionSpec> zero3_options() {
 
 StrategyEntry zero3_strategy() {
   return {.info = {.name = "zero3", .summary = "Parameters, gradients and states partitioned parameter by parameter (DeepSpeed stage 3)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)", .options = zero3_options()},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },
+                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)", .options = with_expert_parallel_options(zero3_options())},
+          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Zero3Hooks>(program)); },
           .check = check_zero3,
           .differs_because = differs,
           .warnings = without_effect};

@@ -15,10 +15,8 @@ constexpr std::size_t max_outstanding_reduces = 2;
 
 Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
     : program_(program), build_(program.build), config_(config),
-      reduce_stream_(config.overlap_comm ? build_.stream("reduce_and_partition") : default_stream), optimizer_(program) {
-  const bool groups = config_.replicas > 1;
-  shard_group_ = build_.communicator(groups ? "shard" : "dp", groups ? "shard" : "dp", config_.shard);
-  if (groups) replicate_group_ = build_.communicator("replicate", "replicate", config_.replicas, config_.shard);
+      reduce_stream_(config.overlap_comm ? build_.stream("reduce_and_partition") : default_stream), groups_(program, config.shard, config.replicas > 1), optimizer_(program) {
+  if (config_.replicas > 1) replicate_group_ = build_.communicator("replicate", "replicate", config_.replicas, config_.shard);
   if (config_.quantized_gradients) {
     intra_node_ = build_.communicator("intra-node", "intra-node", config_.gpus_per_node);
     inter_node_ = build_.communicator("inter-node", "inter-node", config_.shard / config_.gpus_per_node, config_.gpus_per_node);
@@ -28,16 +26,26 @@ Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
 }
 
 LayoutId Zero3Gradients::each(const std::vector<ParameterId>& parameters, bool shard) {
-  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(config_.shard)});
+  const RankGroup& ranks = groups_.of(parameters.front());
+  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(ranks.ranks),
+                        .stride = static_cast<std::int32_t>(ranks.stride)});
 }
 
 void Zero3Gradients::declare() {
-  const std::vector<ParameterId> trainable = parameters_where(program_.model(), true);
+  bucket_ = build_.buffer({.label = {"ipg bucket", {}}, .category = Category::communication_buffers, .persistent = true, .dtype = config_.communication,
+                           .pool = default_stream, .elements = Elements{config_.reduce_bucket}});
+  for (const std::vector<ParameterId>& trainable : groups_.by_group(parameters_where(program_.model(), true))) declare_group(trainable);
+}
+
+/// Gradient partitions, and sub-groups of at most sub_group_size elements with their fp32 partitions and states, of one process group.
+void Zero3Gradients::declare_group(const std::vector<ParameterId>& trainable) {
   const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
-  const auto partition = [&](ParameterId p) { return each_padded(program_.model().at(p), config_.shard) / config_.shard; };
+  const std::int64_t n = groups_.of(trainable.front()).ranks;
+  const auto partition = [&](ParameterId p) { return each_padded(program_.model().at(p), n) / n; };
+  const std::size_t first = sub_groups_.size();
   Elements total, in_group;
   for (ParameterId p : trainable) {
-    if (sub_groups_.empty() || in_group + partition(p) > Elements{config_.sub_group}) {
+    if (sub_groups_.size() == first || in_group + partition(p) > Elements{config_.sub_group}) {
       sub_groups_.emplace_back();
       in_group = {};
     }
@@ -45,11 +53,10 @@ void Zero3Gradients::declare() {
     in_group += partition(p);
     total += partition(p);
   }
-  bucket_ = build_.buffer({.label = {"ipg bucket", {}}, .category = Category::communication_buffers, .persistent = true, .dtype = config_.communication,
-                           .pool = default_stream, .elements = Elements{config_.reduce_bucket}});
-  partitions_ = build_.buffer({.label = {"grad_partitions_flat_buffer", {}}, .category = Category::gradients, .persistent = true, .host = offload,
+  (groups_.experts().expert(trainable.front()) ? expert_partitions_ : partitions_) = build_.buffer({.label = {"grad_partitions_flat_buffer", {}}, .category = Category::gradients, .persistent = true, .host = offload,
                                .dtype = config_.accumulation, .pool = default_stream, .layout = each(trainable, true), .elements = total});
-  for (const std::vector<ParameterId>& group : sub_groups_) {
+  for (std::size_t i = first; i < sub_groups_.size(); ++i) {
+    const std::vector<ParameterId>& group = sub_groups_[i];
     Elements count;
     for (ParameterId p : group) count += partition(p);
     const UnitId name = build_.unit("sub-group " + std::to_string(masters_.size()));
@@ -100,28 +107,10 @@ void Zero3Gradients::reduce_and_partition() {
     reduce_events_.pop_front();
   }
   std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) { return a.parameter < b.parameter; });
-  std::vector<ParameterId> ids;
-  Elements payload;
-  for (const Pending& p : pending_) {
-    ids.push_back(p.parameter);
-    payload += each_padded(program_.model().at(p.parameter), config_.shard);
-  }
-  const BufferId flat = build_.allocate({.label = {"reduce-scatter flat tensor", {}}, .category = Category::communication_buffers, .dtype = config_.communication,
-                                         .pool = reduce_stream_, .layout = each(ids, false), .elements = payload});
-  std::int32_t kernels = 1;
-  for (const Pending& p : pending_)
-    build_.copy({"cat gradients", {}}, reduce_stream_,
-                {.source = gradients_[static_cast<std::size_t>(p.parameter.index)], .target = flat, .count = program_.model().at(p.parameter).elements,
-                 .kernels = std::exchange(kernels, 0), .scale = 1.0 / static_cast<double>(program_.job.world_size)});
-  reduce(flat, payload);
-  const std::int64_t part = program_.job.rank % config_.shard;
-  const BufferId own = build_.buffer({.label = {"own partition", {}}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = reduce_stream_,
-                                      .layout = each(ids, true), .elements = payload / config_.shard, .view_of = flat, .view_offset = part * (payload / config_.shard)});
-  build_.copy({"partition_grads", {}}, reduce_stream_,
-              {.source = own, .target = partitions_, .count = payload / config_.shard,
-               .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device, .accumulate = micro_batch_ > 0});
+  const auto experts = std::stable_partition(pending_.begin(), pending_.end(), [&](const Pending& p) { return !groups_.experts().expert(p.parameter); });
+  if (experts != pending_.begin()) reduce_and_partition_group({pending_.begin(), experts});
+  if (experts != pending_.end()) reduce_and_partition_group({experts, pending_.end()});
   reduce_events_.push_back(build_.last(reduce_stream_));
-  build_.free(flat);
   for (const Pending& p : pending_) {
     BufferId& gradient = gradients_[static_cast<std::size_t>(p.parameter.index)];
     if (p.own_storage) build_.free(gradient, reduce_stream_);
@@ -129,6 +118,32 @@ void Zero3Gradients::reduce_and_partition() {
   }
   pending_.clear();
   filled_ = {};
+}
+
+/// The bucket's gradients of one process group: one rank-major tensor, reduced, and this rank's parts of it kept.
+void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pending) {
+  const RankGroup& ranks = groups_.of(pending.front().parameter);
+  std::vector<ParameterId> ids;
+  Elements payload;
+  for (const Pending& p : pending) {
+    ids.push_back(p.parameter);
+    payload += each_padded(program_.model().at(p.parameter), ranks.ranks);
+  }
+  const BufferId flat = build_.allocate({.label = {"reduce-scatter flat tensor", {}}, .category = Category::communication_buffers, .dtype = config_.communication,
+                                         .pool = reduce_stream_, .layout = each(ids, false), .elements = payload});
+  std::int32_t kernels = 1;
+  for (const Pending& p : pending)
+    build_.copy({"cat gradients", {}}, reduce_stream_,
+                {.source = gradients_[static_cast<std::size_t>(p.parameter.index)], .target = flat, .count = program_.model().at(p.parameter).elements,
+                 .kernels = std::exchange(kernels, 0), .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+  reduce(pending, flat, payload);
+  const Elements owned = payload / ranks.ranks;
+  const BufferId own = build_.buffer({.label = {"own partition", {}}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = reduce_stream_,
+                                      .layout = each(ids, true), .elements = owned, .view_of = flat, .view_offset = ranks.part(program_.job.rank) * owned});
+  build_.copy({"partition_grads", {}}, reduce_stream_,
+              {.source = own, .target = groups_.experts().expert(ids.front()) ? expert_partitions_ : partitions_, .count = owned,
+               .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device, .accumulate = micro_batch_ > 0});
+  build_.free(flat);
 }
 
 /// all_to_all_quant_reduce takes matrices whose elements divide by twice the world; everything else is reduce-scattered.
@@ -153,17 +168,17 @@ void Zero3Gradients::reduce_quantized(ParameterId parameter) {
   hop("qgZ::all_to_all inter scales", inter_node_, DType::fp32, ceil_div(scales, local));
 }
 
-void Zero3Gradients::reduce(BufferId flat, Elements payload) {
+void Zero3Gradients::reduce(const std::vector<Pending>& pending, BufferId flat, Elements payload) {
   if (config_.quantized_gradients) {
     Elements plain;
-    for (const Pending& p : pending_) {
+    for (const Pending& p : pending) {
       if (quantized(p.parameter)) reduce_quantized(p.parameter);
       else plain += each_padded(program_.model().at(p.parameter), config_.shard);
     }
     payload = plain;
     if (payload == Elements{}) return;
   }
-  Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce, .communicator = shard_group_,
+  Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce, .communicator = groups_.of(pending.front().parameter).communicator,
                      .dtype = config_.communication, .payload = payload};
   (config_.reduce_scatter ? action.source : action.target) = flat;
   build_.communicate({config_.reduce_scatter ? "DeepSpeed::reduce_scatter_coalesced" : "DeepSpeed::all_reduce", {}}, reduce_stream_, action);
@@ -189,7 +204,7 @@ void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
     work.kernels = static_cast<std::int32_t>(sub_groups_[i].size());
     build_.compute({"gradient norm", name}, build_.work(work), Pass::backward, {});
     const OpId reduced = build_.communicate({"DeepSpeed::all_reduce norm", name}, default_stream,
-                                            {.kind = Collective::all_reduce, .communicator = shard_group_, .dtype = DType::fp64, .control = true,
+                                            {.kind = Collective::all_reduce, .communicator = groups_.of(sub_groups_[i].front()).communicator, .dtype = DType::fp64, .control = true,
                                              .payload = Elements{1}, .target = norm});
     build_.free(norm);
     build_.host_wait({"DeepSpeed::norm.item", name}, reduced);
@@ -202,7 +217,7 @@ void Zero3Gradients::step_sub_group(std::size_t index, const std::function<Buffe
   const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
   BufferId gradient = build_.allocate({.label = {"fp32 gradient", target.label.unit}, .category = Category::temporaries, .host = offload, .dtype = DType::fp32,
                                        .pool = default_stream, .layout = target.layout, .elements = target.count});
-  build_.copy({"gradient to fp32", target.label.unit}, default_stream, {.source = partitions_, .target = gradient, .count = target.count});
+  build_.copy({"gradient to fp32", target.label.unit}, default_stream, {.source = groups_.experts().expert(target.parameters.front()) ? expert_partitions_ : partitions_, .target = gradient, .count = target.count});
   optimizer_.emit_target(index, {{gradient}, {target.count}});
   build_.free(gradient);
   for (ParameterId p : target.parameters)

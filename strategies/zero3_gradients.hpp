@@ -28,8 +28,10 @@ class Zero3Gradients {
   void declare();
   void add_to_bucket(ParameterId parameter);
   void reduce_and_partition();
+  void declare_group(const std::vector<ParameterId>& trainable);
   [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, bool shard);
-  void reduce(BufferId flat, Elements payload);
+  void reduce_and_partition_group(const std::vector<Pending>& pending);
+  void reduce(const std::vector<Pending>& pending, BufferId flat, Elements payload);
   [[nodiscard]] bool quantized(ParameterId parameter) const;
   void reduce_quantized(ParameterId parameter);
   void step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard);
@@ -38,8 +40,10 @@ class Zero3Gradients {
   ScheduleBuilder& build_;
   Zero3Config config_;
   StreamId reduce_stream_;
-  CommunicatorId shard_group_, replicate_group_, intra_node_, inter_node_;
-  BufferId bucket_, partitions_;         ///< ipg buffer; grad_partitions_flat_buffer
+  Zero3Partitions groups_;
+  CommunicatorId replicate_group_, intra_node_, inter_node_;
+  BufferId bucket_;                      ///< ipg buffer
+  BufferId partitions_, expert_partitions_;  ///< grad_partitions_flat_buffer, by process group
   std::vector<std::vector<ParameterId>> sub_groups_;
   std::vector<BufferId> masters_, gradients_;  ///< fp32 partitions by sub-group; .grad by parameter
   std::vector<Pending> pending_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Public reports with known answers (issues of PyTorch, DeepSpeed, OLMo, xtuner, LlamaFactory, fms-acceleration, torchtitan, llm.c):
 // the question that was asked, the arithmetic of the right answer, and what a simulation says.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 
 namespace shardsim {
 namespace {
+
+using ::testing::UnorderedElementsAre;
 
 struct Case {
   std::string model = "preset: llama-3-8b", profile = "a100-sxm-80";
@@ -35,6 +38,39 @@ double persistent(const SimulationResult& r) { return static_cast<double>(sum(r.
 
 constexpr double GiB = 1073741824.0;
 const std::string blocks_of_a_billion = "layers: [{name: block, repeat: 26, block: true, parameters: {w: [31250, 32000]}}]";
+
+/// Bytes of each collective of a kind that is traffic, call by call.
+std::vector<std::int64_t> payloads(const SimulationResult& r, Collective kind) {
+  std::vector<std::int64_t> found;
+  for (const TrafficRow& row : r.traffic.by_group)
+    if (row.collective == kind && !row.control) found.insert(found.end(), static_cast<std::size_t>(row.calls), row.payload.value());
+  return found;
+}
+
+// pytorch#48880: ResNet-18 in fp32 on four GPUs. A bucket closes when it has reached its cap, and may exceed it: the user took it for a limit.
+TEST(Cases, U001BucketsCloseWhenTheyHaveReachedTheirCap) {
+  Case c{.model = "preset: resnet-18", .gpus = 4, .precision = "fp32", .checkpointing = "none", .strategy = "ddp"};
+  const SimulationResult r = run(c);
+  EXPECT_THAT(payloads(r, Collective::all_reduce), UnorderedElementsAre(2052000, 28852224, 15853824));
+  EXPECT_EQ(r.traffic.total.value(), 70137072);
+  c.options = "  bucket_cap_mb: 35\n  first_bucket_mb: 1\n";
+  EXPECT_THAT(payloads(run(c), Collective::all_reduce), UnorderedElementsAre(2052000, 38297600, 6408448));
+}
+
+// A public DeepSpeed ZeRO-1 run of OPT-1.3B on eight GPUs (release 0.12: no contiguous gradients at stage 1, no overflow check in bf16):
+// three bf16 all-reduces and two all-gathers, 5.25 bytes a parameter where the paper counts 3.5.
+TEST(Cases, U009ZeroOneAllReduces) {
+  Case c{.model = "hf_config: {model_type: opt, vocab_size: 50272, hidden_size: 2048, word_embed_proj_dim: 2048, num_hidden_layers: 24, num_attention_heads: 32, ffn_dim: 8192, "
+                  "max_position_embeddings: 2048, do_layer_norm_before: true, activation_function: relu}",
+         .sequence = 512, .checkpointing = "none", .strategy = "zero1"};
+  c.training = "  optimizer: {name: adamw, weight_decay_groups: split}\n";
+  c.options = "  contiguous_gradients: false\n  check_grad_overflow: false\n";
+  const SimulationResult r = run(c);
+  EXPECT_THAT(payloads(r, Collective::all_reduce), UnorderedElementsAre(2 * 493031424, 2 * 486539264, 2 * 336187392));
+  EXPECT_THAT(payloads(r, Collective::all_gather), UnorderedElementsAre(8 * 2 * 164389376L, 8 * 2 * 80384));
+  EXPECT_EQ(r.traffic.total.value(), 6 * 1315758080L * 7 / 8);
+  EXPECT_NE(r.traffic.textbook_differs_because.find("all-reduces"), std::string::npos);
+}
 
 // tnt#1057: FSDP2 with gradient sync off keeps unsharded gradients, 2 bytes x 26e9 = 52 GB, instead of 3.25 GB of shards.
 TEST(Cases, U017NoSyncKeepsWholeGradients) {

@@ -52,6 +52,37 @@ TEST(DdpFirstIteration, HasOneBucketAndNoOverlap) {
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(preset_named("resnet-18"), "ddp", cold))), ElementsAre(46758048));
 }
 
+// Toy T in fp32: embedding and head 3,232 bytes each, a block 712, the norm 32. Rebuilt buckets follow arrival: head | norm, blocks, embedding.
+// Looking for unused parameters keeps the first iteration's buckets for good: by definition, embedding | the rest, launched in reverse.
+TEST(DdpUnused, BucketsStayInDefinitionOrder) {
+  JobOptions job = fp32(4);
+  job.options = {{"first_bucket_mb", 0.001}, {"bucket_cap_mb", 0.002}};
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(3232, 4688));
+  job.options.emplace_back("find_unused_parameters", true);
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(4688, 3232));
+  job.warm = false;
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(4688, 3232)) << "the first iteration has buckets too";
+  job.options.emplace_back("static_graph", true);
+  job.warm = true;
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(3232, 4688)) << "a static graph is rebuilt";
+}
+
+// A static graph's first iteration reduces nothing before backward has ended; from the second on it overlaps.
+TEST(DdpFirstIteration, OfAStaticGraphReducesAfterBackward) {
+  for (const bool warm : {false, true}) {
+    JobOptions job = fp32(4);
+    job.warm = warm;
+    job.options = {{"static_graph", true}, {"bucket_cap_mb", 0.001}};
+    const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "ddp", job));
+    std::size_t last_backward = 0, first_reduction = schedule.ops.size();
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      if (std::holds_alternative<Compute>(schedule.ops[i].action) && schedule.ops[i].phase == Phase::backward) last_backward = i;
+      if (std::holds_alternative<Communicate>(schedule.ops[i].action)) first_reduction = std::min(first_reduction, i);
+    }
+    EXPECT_EQ(first_reduction > last_backward, !warm);
+  }
+}
+
 TEST(DdpUnused, MapIsControlTraffic) {
   JobOptions job = fp32(4);
   job.options = {{"find_unused_parameters", true}};

@@ -42,6 +42,18 @@ TEST(Fsdp1Bytes, ShardingStrategies) {
   EXPECT_EQ(bytes_sent("_HYBRID_SHARD_ZERO2", {{"replicate", std::int64_t{2}}}), 4 * (root + blocks) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
 }
 
+// When the next unit is gathered changes nothing in how much is.
+TEST(Fsdp1Bytes, PrefetchingGathersNothingTwice) {
+  for (const char* strategy : {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"})
+    for (const std::int32_t g : {1, 2}) {
+      const auto with = [&](const char* prefetch, bool forward) {
+        return sent(toy(), "fsdp1", {.ranks = 4, .micro_batches = g, .options = {{"sharding_strategy", std::string(strategy)}, {"backward_prefetch", std::string(prefetch)}, {"forward_prefetch", forward}}});
+      };
+      for (const char* prefetch : {"BACKWARD_POST", "none"})
+        for (const bool forward : {false, true}) EXPECT_EQ(with(prefetch, forward), with("BACKWARD_PRE", false)) << strategy << prefetch;
+    }
+}
+
 TEST(Fsdp1Bytes, NoSyncReducesOnce) {
   JobOptions options{.ranks = 4, .micro_batches = 3, .options = {{"no_sync", true}}};
   const std::int64_t blocks = 3 * 64 * 64;

@@ -10,6 +10,7 @@
 #include "jobs.hpp"
 #include "schedule_facts.hpp"
 #include "strategies/megatron_buckets.hpp"
+#include "strategies/sharding.hpp"
 
 namespace shardsim::testing {
 namespace {
@@ -42,7 +43,7 @@ std::vector<std::size_t> bucket_lengths(const std::vector<int>& sizes, std::int6
     layers += "- {name: layer" + std::to_string(layers.size()) + ", parameters: {w: [" + std::to_string(*size) + "]}}\n";
   const OwnedJob job = make_job(inline_layers(layers), "megatron");
   std::vector<std::size_t> lengths;
-  for (const auto& bucket : megatron_buckets(*job.model, {.use_distributed_optimizer = false, .bucket_size = bucket_size})) lengths.push_back(bucket.size());
+  for (const auto& bucket : megatron_buckets(*job.model, {.use_distributed_optimizer = false, .bucket_size = bucket_size}, parameters_where(*job.model, true))) lengths.push_back(bucket.size());
   return lengths;
 }
 
@@ -127,7 +128,41 @@ TEST(Megatron, RefusesWhatItsConfigForbids) {
   EXPECT_THAT(refusal({{"overlap_param_gather", true}}), HasSubstr("needs overlap_grad_reduce"));
   EXPECT_THAT(refusal({{"num_distributed_optimizer_instances", std::int64_t{3}}}), HasSubstr("does not divide the world of 8"));
   EXPECT_THAT(refusal({{"use_distributed_optimizer", false}, {"pad_buckets_for_high_nccl_busbw", true}}), HasSubstr("needs use_distributed_optimizer"));
+  EXPECT_THAT(refusal({{"reduce_scatter_with_fp32_accumulation", true}, {"average_in_collective", true}}), HasSubstr("sums only"));
+  EXPECT_THAT(refusal({{"reduce_scatter_with_fp32_accumulation", true}, {"use_distributed_optimizer", false}}), HasSubstr("needs use_distributed_optimizer"));
   EXPECT_THAT(emit(make_job(toy(), "megatron", {.options = {{"bucket_size", std::int64_t{10}}}}).job).warnings, ElementsAre(HasSubstr("bucket_size has no effect")));
+}
+
+std::vector<std::string> verbs_in(const Schedule& schedule, const std::vector<std::string_view>& wanted) {
+  std::vector<std::string> found;
+  for (const Op& op : schedule.ops)
+    if (std::find(wanted.begin(), wanted.end(), op.label.verb) != wanted.end()) found.emplace_back(to_text(op.label, schedule));
+  return found;
+}
+
+/// bf16 values by all-to-all: as many bytes as a bf16 reduce-scatter, and a second buffer as large as the bucket until the handle is waited for.
+TEST(Megatron, SumsBf16GradientsInFp32) {
+  const Given bf16{{"grad_reduce_in_fp32", false}};
+  Given exchange = bf16;
+  exchange.emplace_back("reduce_scatter_with_fp32_accumulation", true);
+  const Schedule plain = valid_schedule(make_job(toy(), "megatron", {.ranks = 4, .options = bf16}));
+  const Schedule schedule = valid_schedule(make_job(toy(), "megatron", {.ranks = 4, .options = exchange}));
+  EXPECT_THAT(payloads(schedule, Collective::all_to_all), ElementsAre(2560));
+  EXPECT_THAT(payloads(schedule, Collective::reduce_scatter), IsEmpty());
+  EXPECT_EQ(bytes_sent(schedule), bytes_sent(plain));
+  EXPECT_EQ(most_alive(schedule, labelled("all_to_all_output_tensor")), 2 * 2560);
+  EXPECT_EQ(most_alive(schedule, labelled("output_tensor_in_fp32")), 4 * 640);
+  EXPECT_THAT(verbs_in(schedule, {"nccl:all_to_all", "torch.sum", "output_tensor.copy_"}),
+              ElementsAre("nccl:all_to_all(bucket 0)", "torch.sum(bucket 0)", "output_tensor.copy_(bucket 0)"));
+}
+
+/// Under overlap every bucket's second buffer lives until backward has ended; across instances the sum comes before the shards' all-reduce.
+TEST(Megatron, KeepsWhatArrivedUntilBackwardEnds) {
+  Given options{{"grad_reduce_in_fp32", false}, {"reduce_scatter_with_fp32_accumulation", true}, {"overlap_grad_reduce", true}, {"bucket_size", std::int64_t{780}}};
+  EXPECT_EQ(most_alive(valid_schedule(make_job(toy(), "megatron", {.ranks = 4, .options = options})), labelled("all_to_all_output_tensor")), 2 * 3 * 896);
+  options = {{"grad_reduce_in_fp32", false}, {"reduce_scatter_with_fp32_accumulation", true}, {"num_distributed_optimizer_instances", std::int64_t{2}}};
+  EXPECT_THAT(verbs_in(valid_schedule(make_job(toy(), "megatron", {.ranks = 8, .options = options})), {"nccl:all_to_all", "torch.sum", "nccl:all_reduce"}),
+              ElementsAre("nccl:all_to_all(bucket 0)", "torch.sum(bucket 0)", "nccl:all_reduce(bucket 0)"));
 }
 
 RC_GTEST_PROP(Megatron, BytesFollowTheClosedForm, ()) {
@@ -140,7 +175,7 @@ RC_GTEST_PROP(Megatron, BytesFollowTheClosedForm, ()) {
   OwnedJob job = make_job(toy(sizes), "megatron", {.ranks = n, .micro_batches = micro_batches, .master = *rc::gen::arbitrary<bool>() ? std::optional(DType::fp32) : std::nullopt, .rank = *rc::gen::inRange<std::int64_t>(0, n), .options = options});
   const MegatronConfig config = megatron_config(job.job);
   std::int64_t padded = 0;
-  for (const auto& bucket : megatron_buckets(*job.model, config)) {
+  for (const auto& bucket : megatron_buckets(*job.model, config, parameters_where(*job.model, true))) {
     std::int64_t end = 0;
     for (ParameterId p : bucket) end = (end + 63) / 64 * 64 + job.model->at(p).elements.value();
     const std::int64_t multiple = std::lcm(n, std::int64_t{128});

@@ -94,6 +94,24 @@ TEST(Zero3Qwz, GathersAboutHalf) {
   const std::int64_t values = 2 * 512 * 512 * 7 / 8;  // gathered once: all of it stays live
   EXPECT_GT(gathered, values);
   EXPECT_LT(gathered, values * 101 / 100);
+  // Both in one call: a rank quantises its 65,536 values in groups of 8,000, so nine scales of 4 bytes travel with them.
+  EXPECT_EQ(gathered, 8 * (65536 + 9 * 4) * 7 / 8);
+}
+
+// All of ZeRO++ at once: weights quantised over the whole world in the first forward only, later gathers in bf16 inside pairs, matrices reduced
+// in int4 over two hops. Vectors and matrices that do not divide are reduce-scattered.
+TEST(Zero3PlusPlus, TogetherEachKeepsToItsPart) {
+  JobOptions options{.ranks = 8, .micro_batches = 2};
+  options.options = {{"zero_quantized_weights", true}, {"zero_hpz_partition_size", std::int64_t{2}}, {"zero_quantized_gradients", true},
+                     {"stage3_param_persistence_threshold", std::int64_t{0}}, {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  OwnedJob owned = make_job(inline_layers("- {name: block, repeat: 3, block: true, parameters: {w: [64, 64], b: [64]}}\n"), "zero3", options);
+  owned.job.gpus_per_node = 4;
+  const Traffic traffic = traffic_of(owned);
+  const auto sent_by = [&](Collective c) { return traffic.sent_per_rank[static_cast<std::size_t>(c)].value(); };
+  const std::int64_t matrix = 64 * 64, psi = matrix + 64;
+  EXPECT_EQ(sent_by(Collective::all_gather), 3 * (psi + 8 * 4) * 7 / 8 + 3 * 3 * 2 * psi / 2);  // one group of 520 values a rank: one scale
+  EXPECT_EQ(sent_by(Collective::reduce_scatter), 2 * 3 * 2 * 64 * 7 / 8);
+  EXPECT_EQ(sent_by(Collective::all_to_all), 2 * 3 * ((matrix / 2 + 64 * 4) * 3 / 4 + (matrix / 8 + 16 * 4) / 2));
 }
 
 TEST(Mics, GathersInGroupsAndReducesAcrossThem) {
