@@ -3,6 +3,7 @@
 #pragma once
 
 #include "calibrate/progress.hpp"
+#include "calibrate/ring_timing.hpp"
 #include "sim/core/profile.hpp"
 
 namespace shardsim {
@@ -10,9 +11,11 @@ namespace shardsim {
 struct LocalOptions {
   int ranks = 0;             ///< of the ring; 0: one for each core, at least 2 and at most 8
   Seconds budget{20};        ///< for everything
+  RingTiming rings{};        ///< sizes and groups; the time is a share of the budget
+  execute::MeshOptions network{};
 };
 
-/// Memory bandwidth, fp32 products and ring collectives over loop-back TCP between processes. Call it before any thread exists.
+/// Memory bandwidth, fp32 products and collectives over TCP between processes (all-reduce, all-gather, reduce-scatter, broadcast). Call it before any thread exists.
 [[nodiscard]] Profile calibrate_local(const LocalOptions& options, const Progress& progress);
 
 }  // namespace shardsim

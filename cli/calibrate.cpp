@@ -10,7 +10,9 @@
 #include "calibrate/gpu.hpp"
 #include "calibrate/gpu_tables.hpp"
 #include "calibrate/kineto.hpp"
+#include "calibrate/execute/mpi_platform.hpp"
 #include "calibrate/local.hpp"
+#include "calibrate/mpi.hpp"
 #include "calibrate/nccl_tests.hpp"
 #include "calibrate/topo.hpp"
 #include "cli/commands.hpp"
@@ -61,6 +63,15 @@ ExitCode run_local(const Arguments& arguments) {
   options.ranks = static_cast<int>(arguments.integer("--ranks", 0, 2, 64));
   options.budget = Seconds{arguments.number("--seconds", options.budget.base(), 1, 3600)};
   return write_profile(arguments, calibrate_local(options, show_progress));
+}
+
+ExitCode run_mpi(const Arguments& arguments) {
+  const auto platform = execute::open_mpi_platform("calibrate mpi");
+  MpiOptions options;
+  options.budget = Seconds{arguments.number("--seconds", options.budget.base(), 1, 3600)};
+  Profile profile = calibrate_mpi(*platform, options, platform->reports() ? Progress(show_progress) : [](double, const std::string&) {});
+  platform->close();
+  return platform->reports() ? write_profile(arguments, std::move(profile)) : ExitCode::done;
 }
 
 ExitCode run_cuda(const Arguments& arguments) {
@@ -184,6 +195,14 @@ Command local_command() {
           .run = run_local};
 }
 
+Command mpi_command() {
+  return {.name = "mpi", .summary = "measure collectives over MPI between the ranks that mpirun or srun started",
+          .details = "mpirun -n 4 shardsim calibrate mpi -o profile.yaml   or   srun --mpi=pmix -n 4 ... All-reduce, all-gather, reduce-scatter and broadcast "
+                     "with OpenMPI's ring algorithms, 1 KiB to 4 MiB, the slowest rank's time; one core of the first rank, while the others sleep.",
+          .arguments = {output_argument(), name_argument(), {.name = "--seconds", .value = "S", .help = "time to take", .fallback = "20"}},
+          .run = run_mpi};
+}
+
 Command import_logs_command() {
   return {.name = "import", .summary = "turn logs, traces and tables into a profile",
           .details = "nccl-tests: logs of nccl-tests and rccl-tests, every column layout and JSON; only sizes and times are believed. "
@@ -204,7 +223,7 @@ Command import_logs_command() {
 Command calibrate_command() {
   return {.name = "calibrate",
           .summary = "measure a machine, or read measurements, into a cluster profile",
-          .subcommands = {local_command(),
+          .subcommands = {local_command(), mpi_command(),
                           {.name = "cuda", .summary = "measure one GPU: launches, products, memory, copies", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_cuda},
                           {.name = "nccl", .summary = "measure collectives between the GPUs of this machine", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_nccl},
                           import_logs_command(),

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "cli/commands.hpp"
+#include "cli/execution_html.hpp"
 #include "cli/execution_report.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
@@ -32,6 +33,12 @@ void use_ranks(Scenario& scenario, std::int64_t ranks) {
   scenario.cluster.gpus_per_node = ranks;
 }
 
+/// Time of a step whose operations follow each other, as the backends execute them.
+Seconds step_in_order(const Scenario& scenario, const Job& job) {
+  auto schedule = std::make_shared<const Schedule>(execute::in_order(emit(job)));
+  return run_simulation(std::move(schedule), CostModel(scenario.cluster), {}, {.allocator = std::nullopt}).step.time;
+}
+
 Execution execute_scenario(execute::Platform& platform, const Scenario& scenario, const ExecutionOptions& options) {
   const Job job = scenario.job();
   if (Problems problems = check(job); !problems.empty()) throw InputError(std::move(problems));
@@ -39,18 +46,30 @@ Execution execute_scenario(execute::Platform& platform, const Scenario& scenario
   for (const std::string& reason : execute::cannot_execute(job)) problems.add(scenario.root.where, reason);
   if (!problems.empty()) throw InputError(std::move(problems));
   const SimulationResult predicted = simulate_scenario(scenario);
-  return {execute::execute_on(platform, job, options), predicted.step.time, std::nullopt};
+  return {.result = execute::execute_on(platform, job, options),
+          .predicted_step = step_in_order(scenario, job),
+          .overlapped_step = predicted.step.time,
+          .psi_units = predicted.traffic.psi_units,
+          .textbook = predicted.traffic.textbook};
 }
 
-ExitCode run(const Arguments& arguments) {
+/// In the form that the file's name or --format asks for.
+std::string report_text(const Arguments& arguments, const ExecutionSummary& summary) {
+  const std::string file = arguments.text("--report");
+  if (file.ends_with(".html")) return execution_html(summary);
+  if (file.ends_with(".json") || arguments.text("--format", "table") == "json") return execution_json(summary).text() + "\n";
+  return execution_table(summary);
+}
+
+ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
   const std::string backend = arguments.text("--backend", "local");
-  const std::unique_ptr<execute::Platform> platform = execute::open_platform(backend);
-  Output output(arguments.text("--report", "-"));
+  std::optional<Output> output;
+  if (platform.reports()) output.emplace(arguments.text("--report", "-"));
   ExecutionOptions options;
   options.steps = static_cast<int>(arguments.integer("--steps", 3, 1, 10'000));
   read_fault(options);
-  ExecutionSummary summary{.backend = backend, .scenario = base.file, .ranks = base.job().world_size, .strategies = {}};
+  ExecutionSummary summary{.backend = backend, .scenario = base.file, .ranks = platform.launched().value_or(static_cast<int>(base.job().world_size)), .strategies = {}};
   if (arguments.given("--ranks")) summary.ranks = arguments.integer("--ranks", 1, 1, 64);
   std::vector<Scenario> scenarios{base};
   if (arguments.given("--strategies")) {
@@ -60,15 +79,28 @@ ExitCode run(const Arguments& arguments) {
   bool agree = true;
   for (Scenario& scenario : scenarios) {
     use_ranks(scenario, summary.ranks);
-    Execution execution = execute_scenario(*platform, scenario, options);
+    Execution execution = execute_scenario(platform, scenario, options);
     if (arguments.given("--time-tolerance")) execution.time_tolerance = arguments.number("--time-tolerance", 0, 0, 1e6);
     agree = agree && execution.agree();
     summary.strategies.push_back(std::move(execution));
   }
-  const bool json = arguments.text("--format", "table") == "json" || arguments.text("--report").ends_with(".json");
-  output.write(json ? execution_json(summary).text() + "\n" : execution_table(summary));
-  output.commit();
+  platform.close();
+  if (output) {
+    output->write(report_text(arguments, summary));
+    output->commit();
+  }
   return agree ? ExitCode::done : ExitCode::no;
+}
+
+/// Of the ranks that a launcher has started, one tells what is wrong with the input.
+ExitCode run(const Arguments& arguments) {
+  const std::unique_ptr<execute::Platform> platform = execute::open_platform(arguments.text("--backend", "local"));
+  try {
+    return run_on(*platform, arguments);
+  } catch (const InputError&) {
+    if (platform->reports()) throw;
+    return ExitCode::bad_input;
+  }
 }
 
 }  // namespace
@@ -76,16 +108,17 @@ ExitCode run(const Arguments& arguments) {
 Command execute_command() {
   return {.name = "execute",
           .summary = "run the schedule on real memory and a real network, and compare",
-          .details = "Trains a small transformer for a few steps on N processes of this machine, with the very operations that simulate replays. Bytes come from "
-                     "the kernel and must equal the prediction, as must the peak of allocated memory; losses and gradients must equal those of one rank with the "
+          .details = "Trains a small transformer for a few steps on N processes, with the very operations that simulate replays. local: processes of this machine, "
+                     "bytes counted by the kernel; mpi: ranks that mpirun -n N or srun --mpi=pmix -n N started, bytes counted by OpenMPI's monitoring "
+                     "component. They must equal the prediction, as must the peak of allocated memory; losses and gradients must equal those of one rank with the "
                      "whole batch, up to the order of sums. Exit code 1 if anything differs; 3 if a rank dies or cannot be reached.",
           .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML) of a small model", .required = true},
-                        {.name = "--ranks", .value = "N", .help = "processes", .fallback = "the scenario's world size"},
+                        {.name = "--ranks", .value = "N", .help = "processes; under a launcher it knows how many", .fallback = "the scenario's world size"},
                         {.name = "--backend", .value = "BACKEND", .help = "where to run", .words = {"local", "mpi", "cuda"}, .fallback = "local"},
                         {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "the scenario's"},
                         {.name = "--steps", .value = "N", .help = "optimizer steps", .fallback = "3"},
                         {.name = "--time-tolerance", .value = "X", .help = "largest relative difference of step times; without it time decides nothing"},
-                        {.name = "--report", .value = "FILE", .help = "where the report goes; NAME.json is written as JSON", .fallback = "-"},
+                        {.name = "--report", .value = "FILE", .help = "where the report goes; NAME.json is written as JSON, NAME.html as a page", .fallback = "-"},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
           .run = run};

@@ -53,7 +53,11 @@ Json strategy_json(const Execution& execution) {
   peak.add("by_category", categories_json(r.peak_by_category));
   peak.add("process_high_water", bytes_json(r.high_water));
   json.add("peak_memory", std::move(peak));
-  json.add("step_time_s", Json::Object{{"predicted", execution.predicted_step.base()}, {"measured", execution.measured_step().base()}});
+  json.add("psi_units", execution.psi_units);
+  json.add("textbook_bytes_per_rank", execution.textbook.value());
+  json.add("step_time_s", Json::Object{{"predicted", execution.predicted_step.base()},
+                                       {"measured", execution.measured_step().base()},
+                                       {"predicted_with_overlap", execution.overlapped_step.base()}});
   json.add("loss", Json::Object{{"reference", numbers_json(r.reference_losses)},
                                 {"measured", numbers_json(r.losses)},
                                 {"largest_difference", r.loss.largest_difference},

@@ -13,8 +13,11 @@ namespace shardsim {
 /// One strategy's execution beside its simulation.
 struct Execution {
   execute::ExecutionResult result;
-  Seconds predicted_step;
-  std::optional<double> time_tolerance;  ///< relative; without it time decides nothing
+  Seconds predicted_step;                ///< one operation after another, as backends execute them
+  Seconds overlapped_step;               ///< with streams beside each other, as a GPU runs them
+  double psi_units = 0;                  ///< of one step (see Traffic)
+  Bytes textbook{};                      ///< what the papers count for one step of a rank
+  std::optional<double> time_tolerance{};  ///< relative; without it time decides nothing
 
   [[nodiscard]] Seconds measured_step() const;  ///< the median
   [[nodiscard]] bool agree() const;

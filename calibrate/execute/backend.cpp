@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/execute/backend.hpp"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "calibrate/execute/host_math.hpp"
+#include "calibrate/execute/mpi_platform.hpp"
 #include "calibrate/execute/ranks.hpp"
 #include "sim/core/problem.hpp"
 
 namespace shardsim::execute {
 namespace {
+
+/// For the rest of this process's life.
+void enter_namespace(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() || ::setns(file.get(), CLONE_NEWNET) != 0) throw EnvironmentError("cannot enter the network namespace " + path + ": " + std::strerror(errno));
+}
 
 class LocalBackend final : public HostBackend {
  public:
@@ -59,11 +69,13 @@ Bytes HostBackend::high_water() const {
 std::vector<std::string> LocalPlatform::run(int ranks, const RankBody& body) { return run_ranks(ranks, body); }
 
 std::unique_ptr<Backend> LocalPlatform::open(int rank, int ranks, Line& line, const MeshOptions& network) {
+  if (!network.namespaces.empty()) enter_namespace(network.namespaces.at(static_cast<std::size_t>(rank)));
   return std::make_unique<LocalBackend>(rank, ranks, line, network);
 }
 
 std::unique_ptr<Platform> open_platform(std::string_view name) {
   if (name == "local") return std::make_unique<LocalPlatform>();
+  if (name == "mpi") return open_mpi_platform("execute --backend mpi");
   throw EnvironmentError("this build has no '" + std::string(name) + "' backend: it was built without it");
 }
 

@@ -142,6 +142,12 @@ std::vector<std::string> cannot_execute(const Job& job) {
   return reasons;
 }
 
+Schedule in_order(Schedule schedule) {
+  for (Op& op : schedule.ops)
+    if (op.stream.valid()) op.stream = StreamId{0};
+  return schedule;
+}
+
 PredictedBytes predicted_bytes(const Schedule& schedule) {
   PredictedBytes sum;
   for (const Op& op : schedule.ops) {

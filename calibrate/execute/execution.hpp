@@ -60,6 +60,9 @@ struct ExecutionOptions {
 /// On N processes of this machine.
 [[nodiscard]] ExecutionResult execute_local(const Job& job, const ExecutionOptions& options = {});
 
+/// `schedule` on one stream: what backends make of it that finish each operation before the next.
+[[nodiscard]] Schedule in_order(Schedule schedule);
+
 /// Bytes that the rank of `schedule` sends in one step by the ring's segments: payload, and control.
 struct PredictedBytes {
   Bytes payload, control;

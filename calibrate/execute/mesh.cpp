@@ -145,7 +145,7 @@ Mesh::Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions&
   std::vector<Descriptor> listeners(static_cast<std::size_t>(ranks));
   std::vector<int> ports(static_cast<std::size_t>(ranks), 0);
   for (int peer = rank + 1; peer < ranks; ++peer) {
-    auto [listener, port] = listen_on(options.address);
+    auto [listener, port] = listen_on(options.peers.empty() ? options.address : options.peers.at(static_cast<std::size_t>(rank)));
     listeners[static_cast<std::size_t>(peer)] = std::move(listener);
     ports[static_cast<std::size_t>(peer)] = port;
   }

@@ -21,7 +21,7 @@ TEST(CalibrateLocal, WritesAProfileThatReadsBackWhole) {
   EXPECT_GT(profile.gpu.memory_bandwidth, ByteRate{1e8});
   EXPECT_GT(profile.gpu.peak.at(DType::fp32), FlopRate{1e8});
   EXPECT_GT(profile.node.ring_bandwidth, ByteRate{1e6});
-  ASSERT_EQ(profile.collectives.size(), 3u);
+  ASSERT_EQ(profile.collectives.size(), 4u);
   for (const CollectiveFit& fit : profile.collectives) {
     EXPECT_EQ(fit.ranks, 2);
     EXPECT_EQ(fit.algorithm, "ring");

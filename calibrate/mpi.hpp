@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that mpirun or srun has started, as a cluster: rings over MPI between them, and one core of the first.
+#pragma once
+
+#include "calibrate/execute/backend.hpp"
+#include "calibrate/progress.hpp"
+#include "calibrate/ring_timing.hpp"
+#include "sim/core/profile.hpp"
+
+namespace shardsim {
+
+struct MpiOptions {
+  Seconds budget{20};
+  RingTiming rings{};
+};
+
+/// All ranks of `platform` call it together. The profile is whole on the rank that reports.
+[[nodiscard]] Profile calibrate_mpi(execute::Platform& platform, const MpiOptions& options, const Progress& progress);
+
+}  // namespace shardsim

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// execute and calibrate under mpirun, as processes of their own. Skipped by name without OpenMPI.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "command.hpp"
+#include "sim/core/node.hpp"
+#include "sim/core/profile.hpp"
+
+namespace shardsim {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* tiny = SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml";
+
+class Mpi : public testing::Test {
+ protected:
+  Mpi() { fs::create_directories(folder); }
+  ~Mpi() override { fs::remove_all(folder); }
+
+  void SetUp() override {
+    if (test::run_command("command -v mpirun").code != 0) GTEST_SKIP() << "there is no mpirun";
+    const std::string alone = shardsim("execute " + std::string(tiny) + " --backend mpi").output;
+    if (alone.find("has no MPI") != std::string::npos) GTEST_SKIP() << "this build has no MPI";
+  }
+
+  test::CommandResult shardsim(const std::string& arguments) const {
+    return test::run_command("SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR "/scenarios " SHARDSIM_EXECUTABLE " " + arguments);
+  }
+  /// With standard output in a file, for mpirun says much on standard error. Leaks are OpenMPI's own.
+  test::CommandResult mpirun(int n, const std::string& arguments, const std::string& environment = "") const {
+    return test::run_command(environment + " ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR
+                             "/scenarios timeout 120 mpirun --oversubscribe -n " + std::to_string(n) + " " SHARDSIM_EXECUTABLE " " + arguments);
+  }
+  [[nodiscard]] Node json(const std::string& file) const { return *read_json(*read_source((folder / file).string())); }
+
+  fs::path folder = fs::temp_directory_path() / ("shardsim-mpi-test-" + std::to_string(getpid()));
+};
+
+std::vector<std::int64_t> numbers(const Node& list) {
+  std::vector<std::int64_t> values;
+  for (const Node& item : list.items) values.push_back(std::stoll(item.text));
+  return values;
+}
+
+TEST_F(Mpi, WithoutALauncherSaysHowToStart) {
+  for (const char* command : {"execute %s --backend mpi", "calibrate mpi -o -"}) {
+    std::string line = command;
+    if (const auto at = line.find("%s"); at != std::string::npos) line.replace(at, 2, tiny);
+    const auto ran = shardsim(line);
+    EXPECT_EQ(ran.code, 3) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("mpirun -n 4 shardsim"));
+  }
+}
+
+// Every byte of every strategy, with uneven segments too, as OpenMPI's monitoring component saw them.
+class MpiRanks : public Mpi, public testing::WithParamInterface<int> {};
+
+TEST_P(MpiRanks, SendWhatIsPredicted) {
+  for (const char* semantics : {"framework", "textbook"}) {
+    const std::string report = (folder / "r.json").string();
+    const auto ran = mpirun(GetParam(), std::string("execute ") + tiny + " --backend mpi --steps 2 --strategies naive_dp,ddp,zero1,zero2,zero3,fsdp1,fsdp2 --report " +
+                                            report + " --set strategy.semantics=" + semantics);
+    ASSERT_EQ(ran.code, 0) << ran.output;
+    const Node result = json("r.json");
+    EXPECT_EQ(result.find("backend")->text, "mpi");
+    EXPECT_EQ(result.find("strategies")->items.size(), 7u);
+    for (const Node& strategy : result.find("strategies")->items) {
+      const Node& sent = *strategy.find("sent_bytes");
+      EXPECT_THAT(sent.find("counted_by")->text, HasSubstr("OpenMPI"));
+      EXPECT_EQ(numbers(*sent.find("measured")), numbers(*sent.find("predicted"))) << strategy.find("strategy")->text;
+      EXPECT_EQ(numbers(*sent.find("measured")).size(), static_cast<std::size_t>(GetParam()));
+      EXPECT_EQ(strategy.find("agree")->text, "true");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Count, MpiRanks, testing::Values(2, 3, 4));
+
+TEST_F(Mpi, ReplicatedShardsHaveCommunicatorsOfTheirOwn) {
+  const auto ran = mpirun(4, std::string("execute ") + tiny + " --backend mpi --set 'strategy={name: fsdp2, replicate: 2}'");
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("fsdp2"));
+}
+
+TEST_F(Mpi, AWrongByteOnTheWireIsFound) {
+  const auto ran = mpirun(2, std::string("execute ") + tiny + " --backend mpi", "SHARDSIM_FAULT=flip:1:5001");
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("EXCEEDS"));
+}
+
+TEST_F(Mpi, AKilledRankEndsTheJobAndLeavesNoReport) {
+  const std::string report = (folder / "r.json").string();
+  const auto ran = mpirun(3, std::string("execute ") + tiny + " --backend mpi --report " + report, "SHARDSIM_FAULT=kill:1:1");
+  EXPECT_NE(ran.code, 0);
+  EXPECT_LT(ran.seconds, 10);
+  EXPECT_THAT(ran.output, HasSubstr("rank 1"));
+  EXPECT_FALSE(fs::exists(report));
+}
+
+TEST_F(Mpi, WrongInputIsToldOnce) {
+  const auto ran = mpirun(3, "execute nothing.yaml --backend mpi");
+  EXPECT_EQ(ran.code, 2);
+  const auto first = ran.output.find("cannot read the file");
+  ASSERT_NE(first, std::string::npos) << ran.output;
+  EXPECT_EQ(ran.output.find("cannot read the file", first + 1), std::string::npos);
+}
+
+TEST_F(Mpi, OtherRanksThanTheLaunchersAreRefused) {
+  const auto ran = mpirun(2, std::string("execute ") + tiny + " --backend mpi --ranks 3");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.output, HasSubstr("3 ranks are asked for, but the launcher started 2"));
+}
+
+TEST_F(Mpi, CalibrateWritesAProfile) {
+  const std::string file = (folder / "p.yaml").string();
+  const auto ran = mpirun(2, "calibrate mpi --seconds 2 -o " + file);
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  const auto profile = read_profile(*read_yaml(*read_source(file)));
+  ASSERT_TRUE(profile) << profile.error().text();
+  ASSERT_EQ(profile->collectives.size(), 4u);
+  for (const CollectiveFit& fit : profile->collectives) {
+    EXPECT_EQ(fit.ranks, 2);
+    EXPECT_EQ(fit.nodes, 1);
+    EXPECT_EQ(fit.algorithm, "ring");
+    EXPECT_THAT(fit.origin, HasSubstr("calibrate mpi"));
+    EXPECT_LE(fit.samples.front().min, fit.samples.front().p90);
+  }
+  EXPECT_GT(profile->gpu.memory_bandwidth, ByteRate{1e8});
+}
+
+}  // namespace
+}  // namespace shardsim
