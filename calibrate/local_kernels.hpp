@@ -2,6 +2,8 @@
 // Kernels on one core.
 #pragma once
 
+#include <functional>
+
 #include "calibrate/gemm_fit.hpp"
 
 namespace shardsim {
@@ -10,6 +12,8 @@ namespace shardsim {
 [[nodiscard]] ByteRate local_memory_bandwidth(Seconds budget);
 
 /// fp32 products, smallest first, on random numbers (zeros run faster than data); the best time of each shape, within `budget`.
-[[nodiscard]] GemmPoints local_products(Seconds budget);
+/// Shapes that are `known` are taken from there; `measured` hears of the others.
+[[nodiscard]] GemmPoints local_products(Seconds budget, const GemmPoints& known = {},
+                                        const std::function<void(const GemmModel::Point&)>& measured = [](const auto&) {});
 
 }  // namespace shardsim

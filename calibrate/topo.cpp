@@ -45,12 +45,6 @@ bool is_connection(const std::string& word) {
   return word.starts_with("NV") || std::ranges::find(others, word) != others.end();
 }
 
-int nvlinks(const std::string& word) {
-  int count = 0;
-  if (word.starts_with("NV")) std::from_chars(word.data() + 2, word.data() + word.size(), count);
-  return count;
-}
-
 class Reader {
  public:
   explicit Reader(const Source& source) : source_(std::make_shared<const Source>(source)) {}
@@ -100,10 +94,13 @@ struct Ring {
   std::string origin;
 };
 
+/// Of one NVLink: GPUs with 18 of them are of the fourth generation.
+double nvlink_gbs(const NodeTopology& topology) { return topology.fewest_nvlinks() >= 18 ? nvlink4_gbs : nvlink3_gbs; }
+
 Ring ring_of(const NodeTopology& topology) {
   const int links = topology.fewest_nvlinks();
   if (links > 0) {
-    const double each = links >= 18 ? nvlink4_gbs : nvlink3_gbs;
+    const double each = nvlink_gbs(topology);
     return {ByteRate{links * each * 1e9}, fmt::format("derived: {} NVLinks x {} GB/s, what NCCL's search gives a link", links, each)};
   }
   for (const auto& row : topology.between_gpus)
@@ -115,11 +112,17 @@ Ring ring_of(const NodeTopology& topology) {
 
 }  // namespace
 
+int nvlinks_of(const std::string& word) {
+  int count = 0;
+  if (word.starts_with("NV")) std::from_chars(word.data() + 2, word.data() + word.size(), count);
+  return count;
+}
+
 int NodeTopology::fewest_nvlinks() const {
   int fewest = std::numeric_limits<int>::max();
   for (std::size_t i = 0; i < between_gpus.size(); ++i)
     for (std::size_t j = 0; j < between_gpus[i].size(); ++j)
-      if (i != j) fewest = std::min(fewest, nvlinks(between_gpus[i][j]));
+      if (i != j) fewest = std::min(fewest, nvlinks_of(between_gpus[i][j]));
   return fewest == std::numeric_limits<int>::max() ? 0 : fewest;
 }
 
@@ -132,6 +135,10 @@ Profile with_topology(Profile base, const NodeTopology& topology, const std::str
     base.network.nics_per_node = static_cast<std::int32_t>(topology.nics.size());
     base.origins["network.nics_per_node"] = "nvidia-smi topo -m, " + source;
   }
+  if (!base.topology) base.topology = Topology{};
+  const ByteRate slot = base.gpu.host_link > ByteRate{} ? base.gpu.host_link : ByteRate{pcie_gbs * 1e9};
+  base.topology->node_links = links_of(topology, ByteRate{nvlink_gbs(topology) * 1e9}, slot);
+  base.origins["topology.node_links"] = "nvidia-smi topo -m, " + source + "; bandwidths as NCCL expects them";
   if (base.node.ring_bandwidth > ByteRate{} && topology.fewest_nvlinks() > 0) return base;
   const Ring ring = ring_of(topology);
   base.node.ring_bandwidth = ring.bandwidth;

@@ -24,7 +24,14 @@ struct NodeTopology {
 /// A text without a matrix, and rows that do not fit their header, are problems.
 [[nodiscard]] Result<NodeTopology> read_topology(const Source& source);
 
-/// `base` with the node's GPUs and NICs. A ring's bandwidth is derived from the links (and said to be) unless the base has measured it
+/// NVLinks that a word of the matrix stands for: 12 for NV12, 0 for any other.
+[[nodiscard]] int nvlinks_of(const std::string& word);
+
+/// The matrix as links inside a node: one NVSwitch or cables between GPUs, PCIe switches for what is PIX or PXB, hosts for PHB and NODE,
+/// hosts joined for SYS. `nvlink`: of one NVLink; `pcie`: of a device's slot.
+[[nodiscard]] std::vector<TopologyLinks> links_of(const NodeTopology& topology, ByteRate nvlink, ByteRate pcie);
+
+/// `base` with the node's GPUs, NICs and links. A ring's bandwidth is derived from the links (and said to be) unless the base has measured it
 /// on NVLink already.
 [[nodiscard]] Profile with_topology(Profile base, const NodeTopology& topology, const std::string& source);
 

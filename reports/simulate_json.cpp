@@ -12,7 +12,7 @@ Json by_group(const Traffic& traffic) {
   Json::List rows;
   for (const TrafficRow& row : traffic.by_group) {
     if (row.control) continue;  // counted in control_bytes_per_rank
-    rows.emplace_back(Json::Object{{"group", row.group},
+    Json json(Json::Object{{"group", row.group},
                                    {"collective", name_of(row.collective)},
                                    {"dtype", name_of(row.dtype)},
                                    {"payload_bytes", number(row.payload)},
@@ -20,6 +20,9 @@ Json by_group(const Traffic& traffic) {
                                    {"sent_bytes_per_rank", number(row.sent_per_rank)},
                                    {"algorithm", row.algorithm},
                                    {"cost_model", row.cost_model}});
+    if (!row.bottleneck.empty()) json.add("bottleneck_link", row.bottleneck);
+    if (row.multiprocessors > 0) json.add("multiprocessors", row.multiprocessors);
+    rows.push_back(std::move(json));
   }
   return rows;
 }
@@ -80,7 +83,8 @@ Json step_json(const StepTime& step) {
                       {"flop_convention", step.flop_convention},
                       {"mfu", step.mfu},
                       {"hfu", step.hfu},
-                      {"bound_by", step.bound_by}};
+                      {"bound_by", step.bound_by},
+                      {"bottleneck_link", step.bottleneck_link}};
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ std::string step(const StepTime& step) {
   out += part("optimizer", step.optimizer);
   out += part("waiting for the host", step.host_bound);
   out += row("step", to_text(step.time), "bound by " + step.bound_by);
+  if (!step.bottleneck_link.empty()) out += row("busiest link", step.bottleneck_link);
   out += row("tokens/s per GPU", grouped(static_cast<std::int64_t>(step.tokens_per_second_per_gpu)),
              fmt::format("{} on all", grouped(static_cast<std::int64_t>(step.tokens_per_second))));
   out += row("MFU", share(step.mfu));

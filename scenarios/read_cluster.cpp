@@ -6,6 +6,7 @@
 #include <array>
 
 #include "scenarios/reading.hpp"
+#include "sim/core/cluster_graph.hpp"
 
 namespace shardsim {
 namespace {
@@ -16,7 +17,7 @@ constexpr std::int64_t largest_world = std::int64_t{1} << 24;
 struct ShortKey {
   std::string_view name, section;
 };
-constexpr std::array<ShortKey, 27> short_keys{{{"capacity", "gpu"},
+constexpr std::array<ShortKey, 29> short_keys{{{"capacity", "gpu"},
                                                {"memory_bandwidth", "gpu"},
                                                {"multiprocessors", "gpu"},
                                                {"peak", "gpu"},
@@ -38,12 +39,15 @@ constexpr std::array<ShortKey, 27> short_keys{{{"capacity", "gpu"},
                                                {"efficiency", "network"},
                                                {"inter_latency", "network"},
                                                {"base_latency", "network"},
+                                               {"all_reduce_algorithm", "network"},
+                                               {"ring_model", "network"},
                                                {"context", "overheads"},
                                                {"nccl_per_communicator", "overheads"},
                                                {"cublas_workspace", "overheads"},
                                                {"write_per_node", "storage"},
                                                {"read_per_node", "storage"}}};
-constexpr std::array<std::string_view, 7> sections{"gpu", "node", "network", "overheads", "storage", "price_per_gpu_hour", "collectives"};
+constexpr std::array<std::string_view, 8> sections{"gpu",      "node",    "network",           "overheads",
+                                                  "topology", "storage", "price_per_gpu_hour", "collectives"};
 
 Node empty_map(const Where& where) {
   Node map;
@@ -94,6 +98,9 @@ void drop_outdated_fits(Profile& profile, const std::vector<std::string>& change
   if (std::find(changed.begin(), changed.end(), "collectives") != changed.end()) return;
   const auto touches = [&](const CollectiveFit& fit, const std::string& key) {
     if (key == "network.base_latency") return true;
+    if (key == "network.all_reduce_algorithm" || key == "network.ring_model") return false;
+    if (key.starts_with("topology.node_links")) return true;
+    if (key.starts_with("topology.")) return fit.nodes > 1;
     if (key.starts_with("network.")) return fit.nodes > 1;
     return key == "node.ring_bandwidth" || key == "node.intra_latency";
   };
@@ -121,6 +128,14 @@ Profile read_overridden_profile(MapReader& cluster, const std::string& folder, s
   return std::move(*profile);
 }
 
+/// The devices that a topology names must be there and be joined.
+void check_topology(const Cluster& cluster, const Node& block, Problems& problems) {
+  const auto graph = ClusterGraph::expand(cluster);
+  if (graph) return;
+  const Node* topology = block.find("topology");
+  problems.add(topology ? topology->where : block.find("profile")->where, "topology: " + graph.error());
+}
+
 }  // namespace
 
 Cluster read_cluster(const Node& block, const std::string& folder, Problems& problems, std::vector<std::string>& warnings) {
@@ -140,6 +155,7 @@ Cluster read_cluster(const Node& block, const std::string& folder, Problems& pro
     problems.add(nodes ? nodes->where : block.where,
                  fmt::format("a world size of {} is above the limit of {}", cluster.world_size(), largest_world));
   }
+  if (known && cluster.profile.topology && problems.size() == before) check_topology(cluster, block, problems);
   return cluster;
 }
 

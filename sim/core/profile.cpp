@@ -150,6 +150,9 @@ void read_network(const Node& node, Network& network, Problems& problems, Comple
   section.share("efficiency", network.efficiency, 1.5);
   section.at_least_zero("inter_latency", network.inter_latency);
   section.at_least_zero("base_latency", network.base_latency);
+  static const std::vector<std::string> all_reduces{"library", "ring", "tree", "nvls", "hierarchical", "auto"};
+  network.all_reduce_algorithm = section.reader().choice("all_reduce_algorithm", all_reduces, network.all_reduce_algorithm);
+  network.ring_model = section.reader().choice("ring_model", {"alpha_beta", "stepwise"}, network.ring_model);
   section.reader().finish();
 }
 
@@ -261,6 +264,7 @@ Result<Profile> read_profile(const Node& root, Completeness completeness) {
   if (const Node* node = section.section("network")) read_network(*node, profile.network, problems, completeness);
   MapReader& reader = section.reader();
   if (const Node* node = reader.find("overheads")) read_overheads(*node, profile.overheads, problems);
+  if (const Node* node = reader.find("topology")) profile.topology = read_topology_block(*node, problems);
   if (const Node* node = reader.find("storage")) profile.storage = read_storage(*node, problems);
   if (reader.has("price_per_gpu_hour")) profile.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, 1e6);
   if (const Node* node = reader.find("collectives")) read_collectives(*node, profile.collectives, problems);

@@ -12,6 +12,7 @@
 #include "sim/core/collective.hpp"
 #include "sim/core/dtype.hpp"
 #include "sim/core/node.hpp"
+#include "sim/core/topology.hpp"
 #include "sim/core/units.hpp"
 
 namespace shardsim {
@@ -80,6 +81,10 @@ struct Network {
   double efficiency = 1.0;                  ///< achieved share of line rate
   Seconds inter_latency;                    ///< per ring step that crosses nodes
   Seconds base_latency;                     ///< c0 of every collective
+  /// How an all-reduce runs: library (a ring; where nodes are crossed, a tree for what a ring would be slower for), ring, tree, nvls,
+  /// hierarchical, or auto (what NCCL's tuner would choose).
+  std::string all_reduce_algorithm = "library";
+  std::string ring_model = "alpha_beta";    ///< of rings nobody measured: alpha_beta (closed form) or stepwise (chunks and slices)
 };
 
 /// Memory that is neither tensors nor allocator: seen by the driver only, except the cuBLAS workspaces.
@@ -103,6 +108,7 @@ struct Profile {
   Network network;
   Overheads overheads;
   std::optional<Storage> storage;
+  std::optional<Topology> topology;
   std::vector<CollectiveFit> collectives;
   std::optional<double> price_per_gpu_hour; ///< US dollars
   std::map<std::string, std::string> origins;  ///< dotted key -> where the value is from

@@ -138,6 +138,8 @@ void write_machine(std::string& out, const Profile& profile) {
   w.number("efficiency", profile.network.efficiency);
   w.amount("inter_latency", profile.network.inter_latency);
   w.amount("base_latency", profile.network.base_latency);
+  if (profile.network.all_reduce_algorithm != Network{}.all_reduce_algorithm) w.value("all_reduce_algorithm", profile.network.all_reduce_algorithm);
+  if (profile.network.ring_model != Network{}.ring_model) w.value("ring_model", profile.network.ring_model);
   out += "overheads:\n";
   w.amount("context", profile.overheads.context);
   w.amount("nccl_per_communicator", profile.overheads.nccl_per_communicator);
@@ -147,6 +149,31 @@ void write_machine(std::string& out, const Profile& profile) {
     w.amount("write_per_node", profile.storage->write_per_node);
     w.amount("read_per_node", profile.storage->read_per_node);
   }
+}
+
+void write_links(std::string& out, std::string_view key, const std::vector<TopologyLinks>& links) {
+  if (links.empty()) return;
+  Writer(out, 2).line(fmt::format("{}:", key));
+  for (const TopologyLinks& l : links) {
+    const std::string wiring = l.wiring == Wiring::all ? "" : fmt::format(", wiring: {}", l.wiring == Wiring::blocks ? "blocks" : "modulo");
+    Writer(out, 4).line(fmt::format("- {{from: {}, to: {}, bandwidth: {}, latency: {}{}}}", quoted(l.from), quoted(l.to), exact(l.bandwidth),
+                                    exact(l.latency), wiring));
+  }
+}
+
+void write_topology(std::string& out, const Topology& topology) {
+  out += "topology:\n";
+  Writer w(out, 2);
+  if (topology.nodes_per_leaf > 0) w.integer("nodes_per_leaf", topology.nodes_per_leaf);
+  if (topology.rails) w.value("rails", "true");
+  if (topology.nodes_per_leaf > 0 || topology.rails) {
+    w.number("oversubscription", topology.oversubscription);
+    w.integer("spines", topology.spines);
+    w.amount("spine_latency", topology.spine_latency);
+  }
+  w.value("placement", topology.scattered ? "scattered" : "packed");
+  write_links(out, "node_links", topology.node_links);
+  write_links(out, "links", topology.links);
 }
 
 void write_fit(std::string& out, const CollectiveFit& fit) {
@@ -182,6 +209,7 @@ std::string to_yaml(const Profile& profile) {
   w.text("description", profile.description);
   if (describes_gpu(profile)) write_gpu(out, profile.gpu);
   if (describes_machine(profile)) write_machine(out, profile);
+  if (profile.topology) write_topology(out, *profile.topology);
   if (profile.price_per_gpu_hour) w.number("price_per_gpu_hour", *profile.price_per_gpu_hour);
   if (!profile.collectives.empty()) w.line("collectives:");
   for (const CollectiveFit& fit : profile.collectives) write_fit(out, fit);

@@ -56,7 +56,10 @@ std::vector<Row> rows_of(const Schedule& schedule) {
 
 class Accountant {
  public:
-  explicit Accountant(const Schedule& schedule) : schedule_(schedule), rows_(rows_of(schedule)) { find_extreme_ranks(); }
+  Accountant(const Schedule& schedule, const Chooser& chooser) : schedule_(schedule), rows_(rows_of(schedule)) {
+    for (const Row& row : rows_) ways_.push_back(way_of(row, chooser));
+    find_extreme_ranks();
+  }
 
   Traffic account(Elements psi) const {
     Traffic traffic;
@@ -77,10 +80,25 @@ class Accountant {
   [[nodiscard]] const Group& group_of(const Row& row) const { return schedule_.groups[static_cast<std::size_t>(row.group)]; }
   [[nodiscard]] std::int64_t position(std::int64_t rank, const Group& group) const { return rank / group.stride % group.size; }
 
+  Chosen way_of(const Row& row, const Chooser& chooser) const {
+    if (row.is_chain()) return {Algorithm::chain, {}};
+    if (chooser) return chooser(row.collective, row.payload, group_of(row));
+    return {Algorithm::ring, {.ranks = group_of(row).size, .nodes = 1, .ranks_per_node = group_of(row).size}};
+  }
+
+  [[nodiscard]] const Chosen& way(const Row& row) const { return ways_[static_cast<std::size_t>(&row - rows_.data())]; }
+
+  /// By all ranks of a group together, in all calls of the row.
+  [[nodiscard]] __int128 sent_by_all(const Row& row) const {
+    const std::int64_t n = group_of(row).size;
+    if (n <= 1 || way(row).algorithm == Algorithm::chain) return sent_times_n(row.collective, row.payload, n) * row.calls;
+    return sent_times_n(way(row).algorithm, row.collective, row.payload, way(row).placement) * row.calls;
+  }
+
   /// What `rank` sends in all calls of the row, times the group's size.
   [[nodiscard]] __int128 sent_times_size(const Row& row, std::int64_t rank) const {
     const Group& group = group_of(row);
-    if (!row.is_chain()) return sent_times_n(row.collective, row.payload, group.size) * row.calls;
+    if (!row.is_chain()) return sent_by_all(row);
     if (group.size == 1) return 0;
     const auto silent = row.silent_calls.find(position(rank, group));
     const std::int64_t calls = row.calls - (silent == row.silent_calls.end() ? 0 : silent->second);
@@ -125,8 +143,7 @@ class Accountant {
     double sum = 0;
     for (const Row& row : rows_)
       if (!row.control)
-        sum += static_cast<double>(sent_times_n(row.collective, row.payload, group_of(row).size) * row.calls) /
-               static_cast<double>(group_of(row).size);
+        sum += static_cast<double>(sent_by_all(row)) / static_cast<double>(group_of(row).size);
     return sum;
   }
 
@@ -146,18 +163,20 @@ class Accountant {
             .payload = row.payload,
             .calls = row.calls,
             .sent_per_rank = Bytes{ceil_of(sent_times_size(row, most_), group.size)},
-            .algorithm = row.is_chain() ? "chain" : "ring",
+            .algorithm = std::string(name_of(way(row).algorithm)),
             .cost_model = {},
-            .control = row.control};
+            .control = row.control,
+            .bottleneck = {}};
   }
 
   const Schedule& schedule_;
   std::vector<Row> rows_;
+  std::vector<Chosen> ways_;  // by row
   std::int64_t most_ = 0, least_ = 0;  // the ranks that send the most and the least
 };
 
 }  // namespace
 
-Traffic account(const Schedule& schedule, Elements psi) { return Accountant(schedule).account(psi); }
+Traffic account(const Schedule& schedule, Elements psi, const Chooser& chooser) { return Accountant(schedule, chooser).account(psi); }
 
 }  // namespace shardsim

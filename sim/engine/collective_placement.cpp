@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "sim/core/cluster_graph.hpp"
 #include "sim/core/units_text.hpp"
+#include "sim/engine/ring_embedding.hpp"
 
 namespace shardsim {
 
@@ -30,11 +32,7 @@ RingPath ring_path(const Placement& placement, const Cluster& cluster) {
   path.inter_latency = profile.network.inter_latency;
   path.nic_bandwidth = profile.network.nic_bandwidth * profile.network.efficiency;
   if (placement.nodes == 1) return path;
-  // A GPU reaches the NICs beside it only: with one GPU per node in use, seven of eight NICs idle.
-  const std::int64_t beside = std::max<std::int64_t>(
-      1, std::max<std::int64_t>(cluster.nics_per_node, profile.network.nics_per_node) / std::max(1, profile.node.gpus));
-  const std::int64_t in_use = std::min(cluster.nics_per_node, cluster.gpus_per_node * beside);
-  path.nics = static_cast<double>(in_use) / static_cast<double>(placement.groups_per_node);
+  path.nics = static_cast<double>(nics_in_use(cluster)) / static_cast<double>(placement.groups_per_node);
   path.network = path.nic_bandwidth * path.nics;
   return path;
 }
@@ -45,9 +43,50 @@ ByteRate RingPath::bandwidth() const {
 }
 
 std::string RingPath::bottleneck() const {
-  if (crosses_nodes() && network == bandwidth())
-    return fmt::format("{:g} NIC{} x {}", nics, nics == 1 ? "" : "s", to_text(nic_bandwidth));
-  return fmt::format("ring inside the node, {}", to_text(intra));
+  if (!crosses_nodes() || network != bandwidth()) return fmt::format("ring inside the node, {}", to_text(intra));
+  if (network < nic_bandwidth * nics * (1 - 1e-9)) return fmt::format("{}, {} for a ring", across_link, to_text(network));
+  return fmt::format("{:g} NIC{} x {}", nics, nics == 1 ? "" : "s", to_text(nic_bandwidth));
+}
+
+const std::string& RingPath::bottleneck_link() const { return crosses_nodes() && network == bandwidth() ? across_link : inside_link; }
+
+namespace {
+
+/// Without a topology every node and every NIC is like the next: a few nodes show what all do.
+Cluster folded(const Cluster& cluster, const Placement& placement, Group& group) {
+  constexpr std::int64_t enough = 4;
+  Cluster few = cluster;
+  few.nodes = std::min(placement.nodes, enough);
+  group.size = placement.ranks_per_node * few.nodes;
+  group.stride = std::min(group.stride, cluster.gpus_per_node);
+  return few;
+}
+
+ClusterGraph expanded(const Cluster& cluster) {
+  auto graph = ClusterGraph::expand(cluster);
+  if (!graph) throw InputError("cluster.topology: " + graph.error());
+  return *std::move(graph);
+}
+
+}  // namespace
+
+RingPath ring_path(const Group& group, const Cluster& cluster) {
+  const Placement placement = place(group, cluster);
+  RingPath path = ring_path(placement, cluster);
+  if (placement.ranks <= 1) return path;
+  Group shape = group;
+  const bool described = cluster.profile.topology.has_value();
+  const Cluster machine = described ? cluster : folded(cluster, placement, shape);
+  const RingEmbedding rings = embed_rings(expanded(machine), machine, shape);
+  path.inside_link = rings.inside_link;
+  path.across_link = rings.across_link;
+  if (!described) return path;
+  const auto lower = [](ByteRate closed, ByteRate embedded) { return embedded > ByteRate{} && embedded < closed * (1 - 1e-9) ? embedded : closed; };
+  path.intra = lower(path.intra, rings.inside);
+  path.network = lower(path.network, rings.across);
+  path.exchange = rings.exchange;
+  path.inter_latency = std::max(path.inter_latency, rings.hop);
+  return path;
 }
 
 }  // namespace shardsim

@@ -31,15 +31,22 @@ struct RingPath {
   Seconds base_latency;       ///< once per collective
   Seconds intra_latency;      ///< per step inside a node
   Seconds inter_latency;      ///< per step that crosses nodes
+  ByteRate exchange;          ///< all-to-all: bound of the network by the graph; zero: not bound beyond the NICs
+  std::string inside_link, across_link;  ///< of the graph: the busiest inside a node and between nodes; empty: not looked up
 
   [[nodiscard]] bool crosses_nodes() const { return placement.nodes > 1; }
   [[nodiscard]] bool uses_fabric() const { return placement.ranks_per_node > 1; }
   /// Every ring leaves each node once, so the slower of fabric and NIC share bounds it: not one NIC, their sum.
   [[nodiscard]] ByteRate bandwidth() const;
-  /// "8 NICs x 50.0 GB/s" or "ring inside the node, 367 GB/s".
+  /// "8 NICs x 50.0 GB/s" or "ring inside the node, 367 GB/s"; "leaf0 to spine0, 100 GB/s for a ring" where the network is the bound.
   [[nodiscard]] std::string bottleneck() const;
+  /// "node0.nic0 to leaf0": the link of the graph that holds the ring back.
+  [[nodiscard]] const std::string& bottleneck_link() const;
 };
 
+/// By the sums of a symmetric cluster: what a node's GPUs and NICs allow.
 [[nodiscard]] RingPath ring_path(const Placement& placement, const Cluster& cluster);
+/// The same with the group's rings embedded on the graph: bottleneck links by name and, where the cluster has a topology, its limits.
+[[nodiscard]] RingPath ring_path(const Group& group, const Cluster& cluster);
 
 }  // namespace shardsim

@@ -6,118 +6,229 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/engine/collective_models.hpp"
+#include "sim/engine/nccl_system.hpp"
+#include "sim/engine/ring_steps.hpp"
 
 namespace shardsim {
 namespace {
 
 // Published multi-node rings are at most 6 % faster than min(fabric, NICs); a quarter leaves room for line rates that are told low.
 constexpr double measured_above_wire = 1.25;
-
-/// Times of other algorithms move other bytes than the ring's that the account counts.
-bool answers_for_ring(const CollectiveFit& fit) { return fit.algorithm == "ring" || fit.algorithm == "unknown"; }
+constexpr Bytes hierarchical_chunk = mebibytes(4);  // that levels hand on to each other
 
 float share_of(Seconds busy, Seconds time) { return time > Seconds{} ? static_cast<float>(std::min(1.0, busy / time)) : 0.0F; }
 
 std::string where(const Placement& p) { return fmt::format("{} ranks on {} node{}", p.ranks, p.nodes, p.nodes == 1 ? "" : "s"); }
 
-CollectiveTime result(const ClosedForm& load, Seconds time, const RingPath& path) {
-  CollectiveTime out;
-  out.time = SimTime::from(time);
-  out.share[static_cast<std::size_t>(Resource::intra_node)] = share_of(load.fabric, time);
-  out.share[static_cast<std::size_t>(Resource::network)] = share_of(load.network, time);
-  out.bottleneck = path.bottleneck();
-  return out;
+/// Rings, and what the executing library did not name: a log of unknown algorithm is better than none, and most are rings.
+bool answers_for(const std::string& algorithm, Algorithm way) {
+  if (way == Algorithm::tree || way == Algorithm::nvls) return algorithm == name_of(way);
+  return way != Algorithm::hierarchical && (algorithm == "ring" || algorithm == "unknown");
 }
 
-CollectiveTime closed_form(Collective collective, Bytes payload, const ClosedForm& ring, const RingPath& path) {
-  ClosedForm best = ring;
-  std::string algorithm = collective == Collective::all_to_all ? "pairwise" : "ring";
-  if (collective == Collective::all_reduce && path.crosses_nodes()) {
-    const ClosedForm tree = tree_all_reduce(payload, path);
-    if (tree.time < ring.time) {
-      best = tree;
-      algorithm = "tree";
-    }
+Algorithm natural(Collective collective) {
+  switch (collective) {
+    case Collective::all_to_all: return Algorithm::pairwise;
+    case Collective::broadcast:
+    case Collective::reduce: return Algorithm::chain;
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::reduce_scatter: break;
   }
-  CollectiveTime out = result(best, best.time, path);
-  out.model = algorithm + " alpha-beta, " + where(path.placement);
-  out.algorithm = std::move(algorithm);
-  return out;
+  return Algorithm::ring;
+}
+
+Algorithm algorithm_of(NcclAlgorithm chosen) {
+  switch (chosen) {
+    case NcclAlgorithm::tree: return Algorithm::tree;
+    case NcclAlgorithm::nvls:
+    case NcclAlgorithm::nvls_tree: return Algorithm::nvls;
+    case NcclAlgorithm::ring: break;
+  }
+  return Algorithm::ring;
+}
+
+/// NCCL gives NVLS one thread block a channel, rings two; every channel gets at least 32 KiB of traffic (src/graph/tuning.cc, enqueue.cc).
+std::int64_t thread_blocks(Algorithm way, Collective collective, Bytes payload, std::int64_t channels) {
+  const std::int64_t most = way == Algorithm::nvls ? channels : 2 * channels;
+  return std::clamp<std::int64_t>(ceil_div(passes(collective) * payload.value(), 32 << 10), 1, most);
+}
+
+Seconds stepwise(Collective collective, Bytes payload, const RingPath& path, std::int64_t channels) {
+  const auto crossing = static_cast<double>(passes(collective) * (path.placement.nodes - 1));
+  const auto steps = static_cast<double>(ring_steps(collective, path.placement.ranks));
+  const Seconds alpha = (path.intra_latency * (steps - crossing) + path.inter_latency * crossing) / steps;
+  return stepwise_ring(collective, payload, path.placement.ranks, {channels, path.bandwidth(), alpha, path.base_latency});
 }
 
 }  // namespace
 
 CollectivePredictor::CollectivePredictor(const Cluster& cluster) : cluster_(cluster) {
   for (const CollectiveFit& fit : cluster.profile.collectives)
-    if (answers_for_ring(fit)) curves_.push_back({fit.collective, fit.ranks, fit.nodes, fit.algorithm, fit.protocol, CollectiveCurve(fit)});
+    curves_.push_back({fit.collective, fit.ranks, fit.nodes, fit.algorithm, fit.protocol, CollectiveCurve(fit)});
 }
 
-const CollectivePredictor::Curve* CollectivePredictor::find(Collective collective, std::int64_t ranks, std::int64_t nodes) const {
-  const auto found = std::ranges::find_if(
-      curves_, [&](const Curve& c) { return c.collective == collective && c.ranks == ranks && c.nodes == nodes; });
+const RingPath& CollectivePredictor::path_of(const Group& group) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = paths_.find({group.size, group.stride});
+  return found != paths_.end() ? found->second : paths_.emplace(std::pair(group.size, group.stride), ring_path(group, cluster_)).first->second;
+}
+
+CollectivePredictor::Call CollectivePredictor::call(Collective collective, Bytes payload, const RingPath& path) const {
+  Call call{collective, payload, natural(collective), {}, path};
+  const std::string& wanted = cluster_.profile.network.all_reduce_algorithm;
+  const bool tuned = wanted == "auto" && call.way == Algorithm::ring;
+  if (tuned) {
+    const NcclChoice choice = nccl_choice(nccl_system(cluster_.profile, path), collective, payload);
+    call.protocol = name_of(choice.protocol);
+    if (collective == Collective::all_reduce) call.way = algorithm_of(choice.algorithm);
+  } else if (collective == Collective::all_reduce) {
+    if (wanted == "tree") call.way = Algorithm::tree;
+    if (wanted == "hierarchical" && path.crosses_nodes() && path.uses_fabric()) call.way = Algorithm::hierarchical;
+    if (wanted == "nvls" && nvls_is_possible(path.placement)) call.way = Algorithm::nvls;
+  }
+  return call;
+}
+
+/// Small all-reduces between nodes that nobody measured: a ring's latency grows with the ranks, a tree's with their logarithm. Both send
+/// the same bytes in sum.
+bool CollectivePredictor::prefers_tree(const Call& call, const ClosedForm& ring) const {
+  return call.collective == Collective::all_reduce && cluster_.profile.network.all_reduce_algorithm == "library" &&
+         call.path.crosses_nodes() && tree_all_reduce(call.payload, call.path).time < ring.time;
+}
+
+Chosen CollectivePredictor::choose(Collective collective, Bytes payload, const Group& group) const {
+  const RingPath& path = path_of(group);
+  if (group.size <= 1) return {natural(collective), path.placement};
+  const Call call = this->call(collective, payload, path);
+  const ClosedForm form = load(call);
+  const bool tree = prefers_tree(call, form) && !measured(call, std::max(form.fabric, form.network));
+  return {tree ? Algorithm::tree : call.way, path.placement};
+}
+
+const CollectivePredictor::Curve* CollectivePredictor::find(Collective collective, const Placement& p, Algorithm way) const {
+  const auto found = std::ranges::find_if(curves_, [&](const Curve& c) {
+    return c.collective == collective && c.ranks == p.ranks && c.nodes == p.nodes && answers_for(c.algorithm, way);
+  });
   return found == curves_.end() ? nullptr : &*found;
 }
 
-std::optional<CollectivePredictor::Measured> CollectivePredictor::exact(Collective collective, Bytes payload, const Placement& p) const {
-  const Curve* found = find(collective, p.ranks, p.nodes);
+std::optional<CollectivePredictor::Measured> CollectivePredictor::exact(const Call& call) const {
+  const Placement& p = call.path.placement;
+  const Curve* found = find(call.collective, p, call.way);
   if (!found) return std::nullopt;
   const bool stated = found->algorithm != "unknown";
-  return Measured{found->curve.at(payload), stated ? found->algorithm : "ring", found->protocol,
-                  "calibrated, " + where(p) + (stated ? "" : ", algorithm not stated"), found->curve.extrapolates(payload)};
+  return Measured{found->curve.at(call.payload), stated ? found->algorithm : "ring", found->protocol,
+                  "calibrated, " + where(p) + (stated ? "" : ", algorithm not stated"), found->curve.extrapolates(call.payload)};
 }
 
 /// A ring all-reduce is a reduce-scatter and an all-gather, one after the other, with the fixed cost paid once.
-std::optional<CollectivePredictor::Measured> CollectivePredictor::by_halves(Collective collective, Bytes payload, const Placement& p) const {
-  if (collective != Collective::all_reduce) return std::nullopt;
-  const Curve* scatter = find(Collective::reduce_scatter, p.ranks, p.nodes);
-  const Curve* gather = find(Collective::all_gather, p.ranks, p.nodes);
+std::optional<CollectivePredictor::Measured> CollectivePredictor::by_halves(const Call& call) const {
+  if (call.collective != Collective::all_reduce || call.way != Algorithm::ring) return std::nullopt;
+  const Placement& p = call.path.placement;
+  const Curve* scatter = find(Collective::reduce_scatter, p, Algorithm::ring);
+  const Curve* gather = find(Collective::all_gather, p, Algorithm::ring);
   if (!scatter || !gather) return std::nullopt;
-  const Seconds first = scatter->curve.at(payload), second = gather->curve.at(payload);
+  const Seconds first = scatter->curve.at(call.payload), second = gather->curve.at(call.payload);
   const Seconds time = std::max({first, second, first + second - cluster_.profile.network.base_latency});
   return Measured{time, "ring", scatter->protocol == gather->protocol ? scatter->protocol : "",
                   "calibrated reduce-scatter and all-gather, " + where(p),
-                  scatter->curve.extrapolates(payload) || gather->curve.extrapolates(payload)};
+                  scatter->curve.extrapolates(call.payload) || gather->curve.extrapolates(call.payload)};
 }
 
-std::optional<CollectivePredictor::Measured> CollectivePredictor::between_sizes(Collective collective, Bytes payload,
-                                                                                const Placement& p) const {
+std::optional<CollectivePredictor::Measured> CollectivePredictor::between_sizes(const Call& call) const {
+  const Placement& p = call.path.placement;
   if (p.nodes != 1) return std::nullopt;
   const Curve* below = nullptr;
   const Curve* above = nullptr;
   for (const Curve& c : curves_) {
-    if (c.collective != collective || c.nodes != 1) continue;
+    if (c.collective != call.collective || c.nodes != 1 || !answers_for(c.algorithm, call.way)) continue;
     if (c.ranks < p.ranks && (!below || c.ranks > below->ranks)) below = &c;
     if (c.ranks > p.ranks && (!above || c.ranks < above->ranks)) above = &c;
   }
   if (!below || !above) return std::nullopt;
   const auto ratio = [](std::int64_t a, std::int64_t b) { return std::log2(static_cast<double>(a) / static_cast<double>(b)); };
-  const Seconds low = below->curve.at(payload), high = above->curve.at(payload);
-  return Measured{low + (high - low) * (ratio(p.ranks, below->ranks) / ratio(above->ranks, below->ranks)), "ring", "",
+  const Seconds low = below->curve.at(call.payload), high = above->curve.at(call.payload);
+  return Measured{low + (high - low) * (ratio(p.ranks, below->ranks) / ratio(above->ranks, below->ranks)), std::string(name_of(call.way)), "",
                   fmt::format("interpolated between calibrated {} and {} ranks", below->ranks, above->ranks),
-                  below->curve.extrapolates(payload) || above->curve.extrapolates(payload)};
+                  below->curve.extrapolates(call.payload) || above->curve.extrapolates(call.payload)};
 }
 
-CollectiveTime CollectivePredictor::predict(Collective collective, Bytes payload, const Placement& placement) const {
-  if (placement.ranks <= 1) {
-    CollectiveTime none;
-    none.model = "none: one rank";
-    return none;
-  }
-  const RingPath path = ring_path(placement, cluster_);
-  const ClosedForm load = flat_ring(collective, payload, path);
-  const Seconds wire = std::max(load.fabric, load.network);
+std::optional<CollectivePredictor::Measured> CollectivePredictor::measured(const Call& call, Seconds wire) const {
   for (const auto source : {&CollectivePredictor::exact, &CollectivePredictor::by_halves, &CollectivePredictor::between_sizes}) {
-    auto measured = (this->*source)(collective, payload, placement);
-    if (!measured || (path.crosses_nodes() && measured->time * measured_above_wire < wire)) continue;
-    CollectiveTime out = result(load, measured->time, path);
-    out.algorithm = std::move(measured->algorithm);
-    out.protocol = std::move(measured->protocol);
-    out.model = std::move(measured->model);
-    out.extrapolated = measured->extrapolated;
+    auto found = (this->*source)(call);
+    if (found && !(call.path.crosses_nodes() && found->time * measured_above_wire < wire)) return found;
+  }
+  return std::nullopt;
+}
+
+ClosedForm CollectivePredictor::load(const Call& call) const {
+  switch (call.way) {
+    case Algorithm::tree: return tree_all_reduce(call.payload, call.path);
+    case Algorithm::nvls: return nvls_all_reduce(call.payload, call.path, nvls_efficiency(generation_of(cluster_.profile.gpu.name)));
+    case Algorithm::hierarchical: return hierarchical_form(call.payload, call.path, std::max<std::int64_t>(1, call.payload / hierarchical_chunk));
+    case Algorithm::ring:
+    case Algorithm::chain:
+    case Algorithm::pairwise: break;
+  }
+  return flat_ring(call.collective, call.payload, call.path);
+}
+
+/// Nobody measured it: NCCL's tuner where it chose, the closed form or the stepwise ring elsewhere.
+CollectiveTime CollectivePredictor::modelled(const Call& call, const ClosedForm& form) const {
+  CollectiveTime out;
+  const NcclSystem system = nccl_system(cluster_.profile, call.path);
+  const std::string on = ", " + where(call.path.placement);
+  Seconds time = form.time;
+  if (!call.protocol.empty()) {
+    time = nccl_choice(system, call.collective, call.payload).time;
+    out.model = fmt::format("NCCL's tuner, {} {}{}", name_of(call.way), call.protocol, on);
+  } else if (call.way == Algorithm::ring && cluster_.profile.network.ring_model == "stepwise") {
+    time = stepwise(call.collective, call.payload, call.path, 2 * system.channels);
+    out.model = fmt::format("stepwise ring, {} channels{}", 2 * system.channels, on);
+  } else {
+    const std::string_view name = call.way == Algorithm::chain ? "ring" : name_of(call.way);
+    out.model = fmt::format("{} alpha-beta{}", name, on);
+  }
+  out.time = SimTime::from(time);
+  out.protocol = call.protocol;
+  return out;
+}
+
+CollectiveTime CollectivePredictor::predict(Collective collective, Bytes payload, const Group& group) const {
+  const RingPath& path = path_of(group);
+  CollectiveTime out;
+  if (group.size <= 1) {
+    out.model = "none: one rank";
     return out;
   }
-  return closed_form(collective, payload, load, path);
+  Call call = this->call(collective, payload, path);
+  ClosedForm form = load(call);
+  if (auto found = measured(call, std::max(form.fabric, form.network))) {
+    out.time = SimTime::from(found->time);
+    out.protocol = std::move(found->protocol);
+    out.model = std::move(found->model);
+    out.extrapolated = found->extrapolated;
+  } else {
+    if (prefers_tree(call, form)) {
+      call.way = Algorithm::tree;
+      form = load(call);
+    }
+    out = modelled(call, form);
+  }
+  out.way = call.way;
+  out.algorithm = name_of(call.way);
+  const Seconds time = out.time.seconds();
+  out.share[static_cast<std::size_t>(Resource::intra_node)] = share_of(form.fabric, time);
+  out.share[static_cast<std::size_t>(Resource::network)] = share_of(form.network, time);
+  out.sent_per_rank = Bytes{static_cast<std::int64_t>((sent_times_n(call.way, collective, payload, path.placement) + group.size - 1) / group.size)};
+  out.fabric_bytes = form.fabric_bytes;
+  out.network_bytes = form.network_bytes;
+  out.multiprocessors = static_cast<std::int32_t>(
+      thread_blocks(call.way, collective, payload, nccl_system(cluster_.profile, path).channels));
+  out.bottleneck = path.bottleneck();
+  out.link = path.bottleneck_link();
+  return out;
 }
 
 }  // namespace shardsim

@@ -93,7 +93,11 @@ Seconds CostModel::work(const Work& work) const {
 }
 
 CollectiveTime CostModel::collective(Collective collective, Bytes payload, const Group& group) const {
-  return collectives_.predict(collective, payload, place(group, cluster_));
+  return collectives_.predict(collective, payload, group);
+}
+
+Chosen CostModel::choose(Collective collective, Bytes payload, const Group& group) const {
+  return collectives_.choose(collective, payload, group);
 }
 
 Seconds CostModel::copy(Bytes read, Bytes written, CopyPath path) const {

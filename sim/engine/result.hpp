@@ -23,6 +23,8 @@ struct TrafficRow {
   std::string algorithm;
   std::string cost_model;        ///< which model gave the time: "calibrated (H100 8 ranks ring)", "ring alpha-beta, 8 nodes" ...
   bool control = false;
+  std::string bottleneck;        ///< link that holds it back: "node0.nic0 to leaf0"
+  std::int32_t multiprocessors = 0;  ///< taken from compute while it runs
 };
 
 struct Traffic {
@@ -77,6 +79,7 @@ struct StepTime {
   std::string flop_convention;
   double mfu = 0, hfu = 0;
   std::string bound_by;                ///< "compute", "communication: NIC (8 x 50 GB/s per node)", "host: kernel launches" ...
+  std::string bottleneck_link;         ///< where bound by communication: the link by name
 };
 
 /// One op's run on its stream.

@@ -17,31 +17,28 @@ RingLoop loop_of(std::int64_t count, std::int64_t chunk) { return {count, chunk,
 
 double over(std::int64_t bytes, ByteRate rate) { return static_cast<double>(bytes) / rate.base(); }
 
-/// All ranks in lock step of their slices, not of time. Only the last `slots` slices of each rank matter, so that memory does not grow
-/// with the length of the ring's program.
+/// All ranks in lock step of their slices, not of time. Only the ends of the last `slots` slices of each rank matter, so that memory does
+/// not grow with the length of the ring's program.
 class Ranks {
  public:
-  Ranks(std::vector<ByteRate> rates, double latency) : rates_(std::move(rates)), latency_(latency), free_(rates_.size(), 0), idle_(free_) {
-    for (auto& slot : usable_) slot.assign(rates_.size(), 0);
+  Ranks(std::vector<ByteRate> rates, double latency) : rates_(std::move(rates)), latency_(latency), idle_(rates_.size(), 0) {
     for (auto& slot : sent_) slot.assign(rates_.size(), 0);
   }
 
   void run(const RingLoop& loop, std::int64_t sends) {
-    const bool two = loop.chunk > loop.slice;
+    const std::size_t per_chunk = loop.chunk > loop.slice ? 2 : 1, slices = static_cast<std::size_t>(sends) * per_chunk;
     const std::array durations{durations_of(loop.slice), durations_of(loop.chunk - loop.slice)};
-    const std::size_t per_chunk = two ? 2 : 1, slices = static_cast<std::size_t>(sends) * per_chunk;
-    for (std::size_t i = 0; i < slices; ++i) {
-      wait_for_data(i, per_chunk);
-      if (i >= slots) wait_for_slot(i);
-      transmit(i, durations[two ? i % 2 : 0]);
-    }
+    for (std::size_t i = 0; i < slices; ++i) transmit(i, per_chunk, durations[i % per_chunk]);
     // A loop ends on a rank with its last receive, and its sends are done.
-    for (std::size_t r = 0; r < idle_.size(); ++r) idle_[r] = free_[r] = std::max(free_[r], usable_[(slices - 1) % slots][r]);
+    const auto& last = sent_[(slices - 1) % slots];
+    for (std::size_t r = 0; r < idle_.size(); ++r) idle_[r] = std::max(last[r], last[before(r)] + latency_);
   }
 
   [[nodiscard]] double end() const { return *std::ranges::max_element(idle_); }
 
  private:
+  [[nodiscard]] std::size_t before(std::size_t r) const { return r == 0 ? rates_.size() - 1 : r - 1; }
+
   [[nodiscard]] std::vector<double> durations_of(std::int64_t bytes) const {
     std::vector<double> result;
     result.reserve(rates_.size());
@@ -49,32 +46,28 @@ class Ranks {
     return result;
   }
 
-  /// A slice may leave when the one that arrived a chunk ago is here: reduce and forward, or store and forward.
-  void wait_for_data(std::size_t i, std::size_t per_chunk) {
-    if (i < per_chunk) return;
-    const auto& arrived = usable_[(i - per_chunk) % slots];
-    for (std::size_t r = 0; r < free_.size(); ++r) free_[r] = std::max(free_[r], arrived[r]);
-  }
-
-  void wait_for_slot(std::size_t i) {
-    const auto& before = sent_[i % slots];  // slice i - slots
-    for (std::size_t r = 0; r < free_.size(); ++r) free_[r] = std::max(free_[r], before[r] + latency_);
-  }
-
-  void transmit(std::size_t i, const std::vector<double>& durations) {
-    auto& sent = sent_[i % slots];
-    auto& usable = usable_[i % slots];
-    const std::size_t n = free_.size();
-    for (std::size_t r = 0; r < n; ++r) sent[r] = free_[r] += durations[r];
-    for (std::size_t r = 1; r < n; ++r) usable[r] = sent[r - 1] + latency_;
-    usable[0] = sent[n - 1] + latency_;
+  /// Slice i leaves a rank when its link is free; when the slice that it reduces or forwards, a chunk earlier, is here; and when the
+  /// neighbour has emptied the slot, four slices earlier. Each `ready` is as early as the loop allows where there is no such slice.
+  void transmit(std::size_t i, std::size_t per_chunk, const std::vector<double>& durations) {
+    const double* free = i == 0 ? idle_.data() : sent_[(i - 1) % slots].data();
+    double* sent = sent_[i % slots].data();
+    const bool waits_for_data = i >= per_chunk, waits_for_slot = i >= slots;
+    const double* arrived = waits_for_data ? sent_[(i - per_chunk) % slots].data() : nullptr;
+    const double* slot = waits_for_slot ? sent : free;
+    const double slot_latency = waits_for_slot ? latency_ : 0;
+    const std::size_t n = durations.size();
+    if (!arrived) {
+      for (std::size_t r = 0; r < n; ++r) sent[r] = std::max(free[r], slot[r] + slot_latency) + durations[r];
+      return;
+    }
+    sent[0] = std::max({free[0], slot[0] + slot_latency, arrived[n - 1] + latency_}) + durations[0];
+    for (std::size_t r = 1; r < n; ++r) sent[r] = std::max(std::max(free[r], slot[r] + slot_latency), arrived[r - 1] + latency_) + durations[r];
   }
 
   std::vector<ByteRate> rates_;  // of the link from each rank to the next
   double latency_;
-  std::vector<double> free_;     // when each link is free
   std::vector<double> idle_;     // when each rank is done with its last loop
-  std::array<std::vector<double>, slots> usable_, sent_;
+  std::array<std::vector<double>, slots> sent_;
 };
 
 }  // namespace

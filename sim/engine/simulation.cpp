@@ -22,12 +22,22 @@ const Group& group_named(const Schedule& schedule, const std::string& name) {
   return *std::find_if(schedule.groups.begin(), schedule.groups.end(), [&](const Group& group) { return group.name == name; });
 }
 
-/// Says for every row which model timed it, and warns once a group and collective where that left the measured range.
+/// Bytes of rings are known before the cluster is; another algorithm sends others.
+Traffic traffic(const PreparedStep& step, const CostModel& costs, Elements parameters) {
+  if (costs.cluster().profile.network.all_reduce_algorithm == Network{}.all_reduce_algorithm) return step.traffic;
+  return account(*step.schedule, parameters,
+                 [&](Collective collective, Bytes payload, const Group& group) { return costs.choose(collective, payload, group); });
+}
+
+/// Says for every row which algorithm and which model timed it, and warns once a group and collective where that left the measured range.
 void add_cost_models(const Schedule& schedule, const CostModel& costs, SimulationResult& result) {
   std::vector<std::pair<std::string, Collective>> warned;
   for (TrafficRow& row : result.traffic.by_group) {
     const CollectiveTime timed = costs.collective(row.collective, row.payload, group_named(schedule, row.group));
     row.cost_model = timed.model;
+    if (!timed.algorithm.empty()) row.algorithm = timed.algorithm;
+    row.bottleneck = timed.link;
+    row.multiprocessors = timed.multiprocessors;
     const auto key = std::pair(row.group, row.collective);
     if (!timed.extrapolated || row.control || std::find(warned.begin(), warned.end(), key) != warned.end()) continue;
     warned.push_back(key);
@@ -104,18 +114,24 @@ Flops hardware_flops(const Schedule& schedule) {
   return sum;
 }
 
+/// What bounds a step, and where that is a link of the cluster's graph, its name.
+struct Bound {
+  std::string by, link = {};
+};
+
 /// The step is bound by what is at work longest: were anything else faster, that would still take its time.
-std::string bound_by(const Schedule& schedule, const CostModel& costs, const TimeSplit& split) {
+Bound bound_by(const Schedule& schedule, const CostModel& costs, const TimeSplit& split) {
   const SimTime most = std::max({split.kernels_busy, split.communication_busy, split.host_busy, split.link_busy});
-  if (most == split.kernels_busy) return "compute";
+  if (most == split.kernels_busy) return {"compute"};
   if (most == split.communication_busy) {
     const auto& longest = std::get<Communicate>(schedule.at(split.longest_collective).action);
     const Group& group = schedule.group_of(longest.communicator);
-    return "communication: " + costs.collective(longest.kind, bytes(longest.payload, longest.dtype), group).bottleneck;
+    const CollectiveTime timed = costs.collective(longest.kind, bytes(longest.payload, longest.dtype), group);
+    return {"communication: " + timed.bottleneck, timed.link};
   }
-  if (most == split.link_busy) return "host link: copies between device and host memory";
+  if (most == split.link_busy) return {"host link: copies between device and host memory"};
   const bool by_updates = split.host_updates + split.host_updates > split.host_busy;
-  return by_updates ? "host: optimizer on the CPU" : "host: kernel launches";
+  return {by_updates ? "host: optimizer on the CPU" : "host: kernel launches"};
 }
 
 StepTime step_time(const PreparedStep& prepared, const CostModel& costs, const JobFacts& job, const TimeSplit& split, SimTime end) {
@@ -130,7 +146,9 @@ StepTime step_time(const PreparedStep& prepared, const CostModel& costs, const J
   step.model_flops = job.model_flops_per_step;
   step.hardware_flops = prepared.hardware_flops;
   step.flop_convention = job.flop_convention;
-  step.bound_by = bound_by(schedule, costs, split);
+  Bound bound = bound_by(schedule, costs, split);
+  step.bound_by = std::move(bound.by);
+  step.bottleneck_link = std::move(bound.link);
   if (end == SimTime{}) return step;
   step.tokens_per_second_per_gpu = static_cast<double>(job.tokens_per_step_per_rank.value()) / step.time.base();
   step.tokens_per_second = step.tokens_per_second_per_gpu * static_cast<double>(schedule.world_size);
@@ -170,7 +188,7 @@ SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs
   const TimeSplit split = split_time(schedule, program.costs, result.timeline);
   result.step = step_time(step, costs, job, split, result.timeline.end);
 
-  result.traffic = step.traffic;
+  result.traffic = traffic(step, costs, job.parameters);
   result.traffic.textbook = job.textbook_bytes;
   result.traffic.textbook_differs_because = schedule.differs_because;
   add_cost_models(schedule, costs, result);

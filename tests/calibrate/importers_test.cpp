@@ -6,6 +6,7 @@
 #include "calibrate/kineto.hpp"
 #include "calibrate/topo.hpp"
 #include "shared_data.hpp"
+#include "sim/core/cluster_graph.hpp"
 #include "sim/core/node.hpp"
 
 namespace shardsim {
@@ -50,6 +51,37 @@ TEST(Topology, WhatIsNoMatrixIsAProblem) {
   EXPECT_THAT(read_topology({"t", "GPU0 GPU1\nGPU0 X NV1\n"}).error().text(), HasSubstr("rows of GPUs are missing"));
 }
 
+TEST(Topology, BecomesTheGraphOfANode) {
+  const Profile profile = with_topology({}, *read_topology({"topo.txt", topo}), "topo.txt");
+  Cluster cluster;
+  cluster.profile = profile;
+  cluster.profile.network.nic_bandwidth = ByteRate{12.5e9};
+  cluster.nodes = cluster.gpus_per_node = cluster.nics_per_node = 2;
+  const auto graph = ClusterGraph::expand(cluster);
+  ASSERT_TRUE(graph) << graph.error();
+  // NV4 one way and NV2 the other: two links of 20 GB/s count.
+  EXPECT_EQ(graph->name(0), "node0.gpu0 to node0.gpu1");
+  EXPECT_DOUBLE_EQ(graph->capacity(0).base(), 40e9);
+  EXPECT_THAT(graph->nics_beside(0), ::testing::ElementsAre(0));
+  EXPECT_THAT(graph->nics_beside(1), ::testing::ElementsAre(1));
+  const auto back = read_profile(*read_yaml({"p.yaml", to_yaml(profile)}), Completeness::part);
+  ASSERT_TRUE(back) << back.error().text();
+  EXPECT_EQ(back->topology->node_links.size(), profile.topology->node_links.size());
+}
+
+TEST(Topology, MoreNvlinksThanAGpuHasForAllPeersAreASwitch) {
+  std::string matrix = " ";
+  for (int i = 0; i < 8; ++i) matrix += " GPU" + std::to_string(i);
+  for (int i = 0; i < 8; ++i) {
+    matrix += "\nGPU" + std::to_string(i);
+    for (int j = 0; j < 8; ++j) matrix += i == j ? " X" : " NV12";
+  }
+  const auto links = links_of(*read_topology({"t", matrix}), ByteRate{20e9}, ByteRate{25e9});
+  EXPECT_EQ(links[0].from, "gpu[0-7]");
+  EXPECT_EQ(links[0].to, "nvswitch0");
+  EXPECT_DOUBLE_EQ(links[0].bandwidth.base(), 240e9);
+}
+
 TEST(Topology, SharedDumpsAreRead) {
   if (!fs::exists(data() / "inputs/topo")) GTEST_SKIP() << "shared/data/inputs/topo is not here";
   for (const auto& [name, gpus, nvlinks] : {std::tuple{"2gpu_nvlink2.txt", 2u, 2}, {"2gpu_phb.txt", 2u, 0}, {"4x_v100_edr_issue251.txt", 4u, 2},
@@ -58,6 +90,14 @@ TEST(Topology, SharedDumpsAreRead) {
     ASSERT_TRUE(read) << read.error().text();
     EXPECT_THAT(read->gpus, SizeIs(gpus)) << name;
     EXPECT_EQ(read->fewest_nvlinks(), nvlinks) << name;
+    Cluster cluster;
+    cluster.profile = with_topology({}, *read, name);
+    cluster.profile.network.nic_bandwidth = ByteRate{12.5e9};
+    cluster.nodes = 2;
+    cluster.gpus_per_node = static_cast<std::int64_t>(gpus);
+    cluster.nics_per_node = 2;
+    const auto graph = ClusterGraph::expand(cluster);
+    EXPECT_TRUE(graph) << name << ": " << graph.error();
   }
 }
 
