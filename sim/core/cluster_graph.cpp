@@ -44,14 +44,23 @@ bool lies_on_shortest_path(const Link& link, const std::vector<double>& distance
   return before < unreachable && std::abs(before + cost_of(link) - after) <= 1e-9 * after;
 }
 
+std::vector<std::vector<std::int32_t>> incoming_links(const GraphPart& part) {
+  std::vector<std::vector<std::int32_t>> incoming(part.names.size());
+  for (std::size_t i = 0; i < part.links.size(); ++i) incoming[static_cast<std::size_t>(part.links[i].to)].push_back(static_cast<std::int32_t>(i));
+  return incoming;
+}
+
 }  // namespace
 
 /// Walks back from `to`, farthest vertex first: what arrives at a vertex is split evenly over the links that lead there at least cost.
 const ClusterGraph::Route& ClusterGraph::route(const GraphPart& part, RouteCache& cache, std::int32_t from, std::int32_t to) {
-  const auto [entry, fresh] = cache.try_emplace({from, to});
+  const auto [entry, fresh] = cache.routes.try_emplace({from, to});
   Route& route = entry->second;
   if (!fresh || from == to) return route;
-  const std::vector<double> distances = distances_from(part, from);
+  if (cache.incoming.empty()) cache.incoming = incoming_links(part);
+  auto known = cache.distances.find(from);
+  if (known == cache.distances.end()) known = cache.distances.emplace(from, distances_from(part, from)).first;
+  const std::vector<double>& distances = known->second;
   std::vector<std::int32_t> order(part.names.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
   std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return distances[static_cast<std::size_t>(a)] > distances[static_cast<std::size_t>(b)]; });
@@ -61,8 +70,8 @@ const ClusterGraph::Route& ClusterGraph::route(const GraphPart& part, RouteCache
     const double amount = arriving[static_cast<std::size_t>(vertex)];
     if (amount == 0 || vertex == from) continue;
     std::vector<std::int32_t> last;
-    for (std::size_t i = 0; i < part.links.size(); ++i)
-      if (part.links[i].to == vertex && lies_on_shortest_path(part.links[i], distances)) last.push_back(static_cast<std::int32_t>(i));
+    for (const std::int32_t i : cache.incoming[static_cast<std::size_t>(vertex)])
+      if (lies_on_shortest_path(part.links[static_cast<std::size_t>(i)], distances)) last.push_back(i);
     for (const std::int32_t i : last) {
       const Link& link = part.links[static_cast<std::size_t>(i)];
       const double share = amount / static_cast<double>(last.size());

@@ -74,7 +74,12 @@ class ClusterGraph {
     std::vector<Use> uses;
     Seconds latency;
   };
-  using RouteCache = std::map<std::pair<std::int32_t, std::int32_t>, Route>;
+  /// What has been asked of a part: distances by source, routes by pair, and by vertex the links that lead there.
+  struct RouteCache {
+    std::map<std::int32_t, std::vector<double>> distances;
+    std::map<std::pair<std::int32_t, std::int32_t>, Route> routes;
+    std::vector<std::vector<std::int32_t>> incoming;
+  };
 
   [[nodiscard]] const Attachment& attachment(std::int64_t node, std::int32_t nic) const {
     return attachments_[attachment_index(node, nic)];
