@@ -8,6 +8,10 @@
 #include <thread>
 #include <vector>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace shardsim {
 
 unsigned available_cores() { return std::max(1U, std::thread::hardware_concurrency()); }
@@ -33,6 +37,13 @@ void parallel_for(std::size_t count, unsigned threads, const std::function<void(
   loop();
   for (auto& thread : others) thread.join();
   if (failure) std::rethrow_exception(failure);
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+#endif
 }
 
 }  // namespace shardsim

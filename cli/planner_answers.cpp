@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan in words. Every "what would move it" is simulated, not looked up.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "cli/planner.hpp"
+#include "cli/planner_options.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 #include "sim/core/units_text.hpp"
@@ -170,11 +172,28 @@ Answer what_moves(const Scenario& base, const Candidate& candidate) {
   return {"What would move the step time of the fastest way?", best, list + "; bound by " + now.step.bound_by};
 }
 
+Answer option_values(const Scenario& base) {
+  const TunedOptions tuned = tune_options(base);
+  const std::string question = "Which bucket, prefetch and sharding values are the fastest in the scenario as written?";
+  if (tuned.tried.empty()) return {question, "there is nothing to choose", base.strategy.name + " has no such options"};
+  std::string why;
+  for (const TriedOption& option : tuned.tried)
+    why += fmt::format("{}{} of {}: {}", why.empty() ? "" : "; ", option.name, fmt::join(option.values, ", "),
+                       option.best.empty() ? "no gain" : fmt::format("{} saves {}", option.best, percent(option.saved)));
+  const auto assignments = tuned.assignments();
+  if (assignments.empty()) return {question, "as they are", why};
+  return {question,
+          fmt::format("{}: {} a step in place of {} (-{})", fmt::join(assignments, ", "), to_text(tuned.after), to_text(tuned.before),
+                      percent(tuned.saved())),
+          why};
+}
+
 }  // namespace
 
 std::vector<Answer> answers(const Scenario& base, const Plan& plan, const SearchResult& found) {
   const SimulationResult now = simulate_scenario(base);
   std::vector<Answer> out{does_it_fit(base, now), fewest_gpus(plan, found), largest(base, plan)};
+  out.push_back(option_values(base));
   if (!plan.time) return out;
   Candidate best = plan.time->evaluated.candidate;
   out.push_back(fastest(plan, found));

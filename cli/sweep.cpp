@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "cli/commands.hpp"
+#include "cli/launch.hpp"
 #include "cli/log.hpp"
 #include "cli/parallel.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/sweep_journal.hpp"
+#include "cli/sweep_queue.hpp"
+#include "cli/sweep_ranks.hpp"
 #include "cli/sweep_run.hpp"
 
 namespace shardsim {
 namespace {
-
-// Rows handed to a thread at once: enough that handing out costs nothing, few enough that threads end together.
-constexpr std::uint64_t block = 16;
 
 RowFormat format_of(const std::string& output) {
   if (output.ends_with(".csv")) return RowFormat::csv;
@@ -21,23 +23,47 @@ RowFormat format_of(const std::string& output) {
   throw InputError(fmt::format("'{}': the output of a sweep is a .csv or a .jsonl file", output));
 }
 
+/// Simulates what the queue hands out, on all threads of this process.
+void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, SweepQueue& queue, SweepJournal& journal, Progress& progress) {
+  parallel_for(threads, threads, [&](std::size_t) {
+    try {
+      SweepRows lines(plan, format, most_ops_in_memory / threads);
+      for (RowNumbers rows = queue.take(); !rows.empty(); rows = queue.take()) {
+        for (const std::uint64_t row : rows) {
+          journal.append(lines.line(row));
+          progress.advance();
+        }
+        queue.put_back({});
+      }
+    } catch (...) { queue.fail(std::current_exception()); }
+  });
+  queue.check();
+}
+
 ExitCode run(const Arguments& arguments) {
   const std::string output = arguments.text("--output");
   const RowFormat format = format_of(output);
   const SweepPlan plan = value_or_throw(load_sweep(arguments.text("SWEEP"), simulate_columns()));
-  const auto threads = static_cast<unsigned>(arguments.integer("--jobs", available_cores(), 1, 4096));
+  const Launch launch = launched();
+  const auto usual = launch.size > 1 ? 1 : available_cores();
+  const auto threads = static_cast<unsigned>(arguments.integer("--jobs", usual, 1, 4096));
+  const std::string rank_0 = fmt::format("{}.{:016x}.rank0", output, fingerprint(plan));
+  keep_freed_memory();
+  if (launch.rank > 0) {
+    help_with_sweep(rank_0, output, plan, format, threads);
+    return ExitCode::done;
+  }
 
   SweepJournal journal(output, fingerprint(plan), plan.size, sweep_header(plan, format));
   if (journal.done_count() > 0)
     log_info(fmt::format("going on with {}: {} of {} rows are there", journal.place(), journal.done_count(), plan.size));
-  Progress progress("sweep", plan.size, journal.done_count());
-  parallel_for(static_cast<std::size_t>((plan.size + block - 1) / block), threads, [&](std::size_t b) {
-    for (std::uint64_t row = b * block; row < std::min<std::uint64_t>(plan.size, (b + 1) * block); ++row) {
-      if (journal.done(row)) continue;
-      journal.append(sweep_row(plan, row, format));
-      progress.advance();
-    }
-  });
+  {
+    Progress progress("sweep", plan.size, journal.done_count());
+    SweepQueue queue(plan, journal);
+    std::optional<SweepServer> server;
+    if (launch.size > 1) server.emplace(rank_0, queue, journal, progress);
+    simulate_rows(plan, format, threads, queue, journal, progress);
+  }
   journal.finish();
   return ExitCode::done;
 }
@@ -50,10 +76,10 @@ Command sweep_command() {
       .summary = "simulate a grid or list of scenarios",
       .details =
           "SWEEP is a YAML file with base: (a scenario), grid: (keys with lists of values) or list: (rows of keys). Killed, it goes on "
-          "where it was.",
+          "where it was. Under mpirun or srun all ranks share the work; rank 0 writes the table.",
       .arguments = {{.name = "SWEEP", .help = "sweep file (YAML)", .required = true},
                     {.name = "--output", .value = "FILE", .help = "table to write: .csv or .jsonl", .short_name = "-o", .required = true},
-                    {.name = "--jobs", .value = "N", .help = "threads (default: one a core)"}},
+                    {.name = "--jobs", .value = "N", .help = "threads (default: one a core; one a rank under mpirun or srun)"}},
       .run = run};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 namespace shardsim {
 namespace {
@@ -112,6 +113,26 @@ void count_rows(SweepPlan& plan, const Where& where, Problems& problems) {
   }
 }
 
+/// How much must be made anew where a key changes: the model, what one rank does, or how fast the machine is.
+int weight(const std::string& key) {
+  const bool speed = key.starts_with("cluster.") && key != "cluster.nodes" && key != "cluster.gpus_per_node" && key != "cluster.profile";
+  if (speed) return 0;
+  if (key.starts_with("cluster")) return 1;
+  if (key.starts_with("strategy")) return 2;
+  return key.starts_with("training") ? 3 : 4;
+}
+
+int weight(const SweepAxis& axis) {
+  int most = 0;
+  for (const std::string& key : axis.keys) most = std::max(most, weight(key));
+  return most;
+}
+
+/// Whether a figure depends on the allocator's model.
+bool is_reserved(const std::string& column) {
+  return column == "memory.reserved_peak_bytes" || column == "memory.device_peak_bytes" || column == "memory.fits";
+}
+
 std::uint64_t hash(std::uint64_t seed, std::string_view text) {
   for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;  // FNV-1a
   return (seed ^ 0xff) * 0x100000001b3ULL;
@@ -139,6 +160,22 @@ std::vector<const Node*> SweepPlan::values(std::uint64_t index) const {
   return all;
 }
 
+std::uint64_t SweepPlan::row_at(std::uint64_t position) const {
+  std::vector<std::size_t> order(axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return weight(axes[a]) > weight(axes[b]); });
+  std::vector<std::uint64_t> step(axes.size());  // between rows that differ by one in an axis
+  std::uint64_t rows = 1;
+  for (std::size_t a = axes.size(); a-- > 0; rows *= axes[a].rows.size()) step[a] = rows;
+  std::uint64_t row = 0;
+  for (auto a = order.rbegin(); a != order.rend(); ++a) {
+    const std::uint64_t values = axes[*a].rows.size();
+    row += position % values * step[*a];
+    position /= values;
+  }
+  return row;
+}
+
 Node SweepPlan::scenario(std::uint64_t index) const {
   Node root = base;
   const auto names = keys();
@@ -160,6 +197,8 @@ Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::str
   if (const Node* list = reader.find("list")) plan.axes.insert(plan.axes.begin(), read_list(*list, problems));
   plan.columns = columns;
   if (const Node* wanted = reader.find("columns")) plan.columns = read_columns(*wanted, columns, problems);
+  plan.says_which_rule = !reader.boolean("allocator", true);
+  plan.allocator = !plan.says_which_rule && std::any_of(plan.columns.begin(), plan.columns.end(), is_reserved);
   reader.finish();
   if (plan.axes.empty() && problems.empty()) problems.add(root->where, "a sweep needs a grid or a list");
   const auto written = base == nullptr ? std::nullopt : as_text(*base, problems);
@@ -200,6 +239,7 @@ std::uint64_t fingerprint(const SweepPlan& plan) {
   seed = hash(seed, plan.base_file);
   seed = hash(seed, plan.base);
   for (const std::string& column : plan.columns) seed = hash(seed, column);
+  seed = hash(seed, plan.says_which_rule ? "pools" : "allocator");
   for (const SweepAxis& axis : plan.axes) {
     for (const std::string& key : axis.keys) seed = hash(seed, key);
     for (const auto& row : axis.rows)

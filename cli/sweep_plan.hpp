@@ -11,6 +11,7 @@
 //     - {cluster.nodes: 1, cluster.gpus_per_node: 4}
 //     - {cluster.nodes: 8, cluster.gpus_per_node: 8}
 //   columns: [step.time_s, memory.fits]       # optional: which figures of `simulate` a row holds; all of them if left out
+//   allocator: false                          # optional: reserved memory by the simple rule of one pool a stream, ten times as fast
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,8 @@ struct SweepPlan {
   Node base;                         ///< the base scenario's tree with `set` applied
   std::vector<SweepAxis> axes;       ///< the last varies fastest
   std::vector<std::string> columns;  ///< dotted paths into the JSON of `simulate`
+  bool allocator = true;             ///< reserved memory by the allocator's model
+  bool says_which_rule = false;      ///< the user chose the simple rule: rows say so
   std::uint64_t size = 1;            ///< number of scenarios
 
   [[nodiscard]] std::vector<std::string> keys() const;
@@ -40,6 +43,8 @@ struct SweepPlan {
   [[nodiscard]] std::vector<const Node*> values(std::uint64_t index) const;
   /// The scenario's tree of row `index`.
   [[nodiscard]] Node scenario(std::uint64_t index) const;
+  /// The row to simulate at `position`: one order of all rows, in which neighbours have as much in common as the axes allow.
+  [[nodiscard]] std::uint64_t row_at(std::uint64_t position) const;
 };
 
 /// `columns` are those there are. Problems: unknown keys and columns, no axis, a key that varies twice, more than 2^32 rows.

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/prepared_job.hpp"
 #include "cli/sweep_plan.hpp"
+#include "scenarios/scenario_cache.hpp"
 
 namespace shardsim {
 
@@ -18,8 +20,30 @@ enum class RowFormat : std::uint8_t { csv, json_lines };
 /// The first line of a CSV: index, the keys that vary, error, the columns. Empty for JSON lines.
 [[nodiscard]] std::string sweep_header(const SweepPlan& plan, RowFormat format);
 
-/// Simulates row `index`. A scenario that cannot run gives a row with its error and no figures: one bad corner of a grid does not end a
-/// sweep.
-[[nodiscard]] std::string sweep_row(const SweepPlan& plan, std::uint64_t index, RowFormat format);
+/// Ops of the schedules that all threads of a process keep together: 200 MB.
+inline constexpr std::size_t most_ops_in_memory = std::size_t{3} << 19;
+
+/// The rows of a sweep, for one thread. What a row shares with those before it is not made again.
+class SweepRows {
+ public:
+  /// Keeps schedules of at most `most_ops` ops in all.
+  SweepRows(const SweepPlan& plan, RowFormat format, std::size_t most_ops = most_ops_in_memory);
+
+  /// Simulates row `index`. A scenario that cannot run gives a row with its error and no figures: one bad corner of a grid does not end a
+  /// sweep.
+  [[nodiscard]] std::string line(std::uint64_t index);
+
+ private:
+  struct Figures;
+  [[nodiscard]] Figures simulate(std::uint64_t index);
+  [[nodiscard]] std::string as_csv(std::uint64_t index, const Figures& figures) const;
+  [[nodiscard]] std::string as_json(std::uint64_t index, const Figures& figures) const;
+
+  const SweepPlan& plan_;
+  RowFormat format_;
+  bool all_columns_;
+  ScenarioCache scenarios_;
+  JobCache jobs_;
+};
 
 }  // namespace shardsim

@@ -59,6 +59,7 @@ class TrainingLoop {
       plans_.push_back(plan_modules(type));
     }
     find_backward_needs();
+    reserve();
   }
 
   void run() {
@@ -75,6 +76,18 @@ class TrainingLoop {
 
  private:
   struct ModuleWorks { WorkId forward, backward, backward_frozen_input, backward_frozen_weight; };
+
+  /// A schedule fills a megabyte: growing it step by step would copy it twice over. Per module: forward, backward and perhaps
+  /// recomputation, each with a few tensors made and freed.
+  void reserve() {
+    constexpr std::size_t ops_per_module = 18, buffers_per_module = 7;
+    std::size_t modules = 0;
+    for (const Layer& layer : *model_.layers) modules += model_.type_of(layer).modules.size();
+    modules *= static_cast<std::size_t>(program_.micro_batches());
+    Schedule& schedule = build_.schedule();
+    schedule.ops.reserve(schedule.ops.size() + modules * ops_per_module);
+    schedule.buffers.reserve(schedule.buffers.size() + modules * buffers_per_module);
+  }
 
   // Works are registered once for each layer type: alike layers share them.
   std::vector<ModuleWorks> register_works(const LayerType& type) {

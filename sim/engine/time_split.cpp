@@ -99,6 +99,7 @@ void add_collectives(const Schedule& schedule, const Timeline& timeline, TimeSpl
 
 void add_host(const Schedule& schedule, std::span<const OpCost> costs, TimeSplit& split) {
   for (std::size_t i = 0; i < costs.size(); ++i) {
+    if (costs[i].host + costs[i].device == SimTime{}) continue;  // allocations: most of a schedule
     split.host_busy += costs[i].host;
     if (!is_host_update(schedule.ops[i])) continue;
     split.host_busy += costs[i].device;

@@ -8,6 +8,7 @@
 
 #include "cli/comparison.hpp"
 #include "cli/planner.hpp"
+#include "cli/planner_options.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/sweep_run.hpp"
 #include "cli/variant.hpp"
@@ -72,12 +73,43 @@ TEST(PlanQuestions, MoneyIsGpuHoursTimesThePrice) {
   EXPECT_EQ(plan.time->evaluated.gpus(), 256);
 }
 
+TEST(PlanQuestions, TheBestBucketIsTheFastestOfThoseThatWereTried) {
+  const Scenario base = load("bucket-values");
+  const TunedOptions tuned = tune_options(base);
+  ASSERT_EQ(tuned.tried.size(), 1U);
+  const TriedOption& bucket = tuned.tried.front();
+  EXPECT_EQ(bucket.name, "bucket_cap_mb");
+  ASSERT_EQ(bucket.values.size(), 8U);
+  const auto time = [&](const std::string& value) {
+    return simulate_scenario(value_or_throw(vary(base, {"strategy.bucket_cap_mb=" + value}))).step.time;
+  };
+  EXPECT_EQ(tuned.before, time("200"));
+  EXPECT_EQ(bucket.best, "25");
+  EXPECT_EQ(tuned.after, time(bucket.best));
+  for (const std::string& value : bucket.values) EXPECT_LE(tuned.after, time(value) + tuned.before * 0.001) << value;
+  EXPECT_DOUBLE_EQ(tuned.saved(), 1 - tuned.after / tuned.before);
+  EXPECT_EQ(tuned.assignments(), std::vector<std::string>{"strategy.bucket_cap_mb=" + bucket.best});
+}
+
+TEST(PlanQuestions, OptionsAreTriedOnTheBestOfThoseBeforeThem) {
+  const Scenario base = value_or_throw(vary(load("does-not-scale"), {"strategy={name: fsdp2}", "cluster.nodes=4", "cluster.nic_bandwidth=25 Gbit/s"}));
+  const TunedOptions tuned = tune_options(base);
+  std::vector<std::string> names;
+  for (const TriedOption& option : tuned.tried) names.push_back(option.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"replicate", "reshard_after_forward", "backward_prefetch", "forward_prefetch"}));
+  EXPECT_EQ(tuned.after, simulate_scenario(value_or_throw(vary(base, tuned.assignments()))).step.time);
+  EXPECT_GT(tuned.saved(), 0.1);  // shards within a node spare a slow network
+  double sum = 0;
+  for (const TriedOption& option : tuned.tried) sum += option.saved;
+  EXPECT_NEAR(sum, tuned.saved(), 1e-12);
+}
+
 TEST(PlanQuestions, SweepsOfTheExamplesRun) {
   for (const std::string name : {"sweep-bucket-values", "sweep-price-of-options"}) {
     const auto sweep = load_sweep(question(name), simulate_columns());
     ASSERT_TRUE(sweep.has_value()) << sweep.error().text();
     for (std::uint64_t row = 0; row < sweep->size; ++row) {
-      const std::string line = sweep_row(*sweep, row, RowFormat::json_lines);
+      const std::string line = SweepRows(*sweep, RowFormat::json_lines).line(row);
       EXPECT_NE(line.find("\"error\":null"), std::string::npos) << line;
     }
   }

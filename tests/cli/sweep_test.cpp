@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/launch.hpp"
 #include "cli/progress.hpp"
 #include "cli/sweep_journal.hpp"
 #include "cli/sweep_run.hpp"
@@ -153,11 +154,12 @@ TEST_F(SweepPlanTest, ABadCornerOfTheGridIsARowWithItsError) {
                                simulate_columns());
   ASSERT_TRUE(plan.has_value()) << plan.error().text();
   EXPECT_EQ(sweep_header(*plan, RowFormat::csv), "index,training.micro_batch_size,error,world_size");
-  EXPECT_EQ(sweep_row(*plan, 0, RowFormat::csv), "0,1,,8");
-  const std::string bad = sweep_row(*plan, 1, RowFormat::csv);
+  SweepRows rows(*plan, RowFormat::csv);
+  EXPECT_EQ(rows.line(0), "0,1,,8");
+  const std::string bad = rows.line(1);
   EXPECT_TRUE(bad.starts_with("1,-1,")) << bad;
   EXPECT_TRUE(bad.ends_with(",")) << bad;
-  EXPECT_EQ(sweep_row(*plan, 0, RowFormat::json_lines),
+  EXPECT_EQ(SweepRows(*plan, RowFormat::json_lines).line(0),
             R"({"index":0,"set":{"training.micro_batch_size":"1"},"error":null,"result":{"world_size":8}})");
 }
 
@@ -166,23 +168,116 @@ TEST(SweepProgress, TellsSpeedAndWhatIsLeft) {
   EXPECT_EQ(progress_line("sweep", 0, 10, 0, 0), "sweep [....................] 0/10");
 }
 
-/// The whole command in a process of its own that can be killed.
+TEST_F(SweepPlanTest, KeysThatChangeOnlySpeedsVaryFastestInTheOrderOfSimulation) {
+  write("base.yaml", base_text);
+  const auto plan = load_sweep(write("sweep.yaml",
+                                     "base: base.yaml\ngrid:\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n  training.micro_batch_size: [1, 2, 4]\n"
+                                     "  strategy.name: [ddp, fsdp2]\n  cluster.nodes: [1, 2]\n"),
+                               simulate_columns());
+  ASSERT_TRUE(plan.has_value()) << plan.error().text();
+  std::vector<std::uint64_t> rows;
+  for (std::uint64_t position = 0; position < plan->size; ++position) rows.push_back(plan->row_at(position));
+  // Rows are numbered bandwidth * 12 + micro-batch * 4 + strategy * 2 + nodes.
+  EXPECT_EQ((std::vector<std::uint64_t>(rows.begin(), rows.begin() + 8)), (std::vector<std::uint64_t>{0, 12, 1, 13, 2, 14, 3, 15}));
+  std::sort(rows.begin(), rows.end());
+  for (std::uint64_t row = 0; row < plan->size; ++row) EXPECT_EQ(rows[static_cast<std::size_t>(row)], row);
+}
+
+/// Neighbours share blocks, models, schedules and machines: none of that may show.
+TEST_F(SweepPlanTest, RowsAreWhatTheyWouldBeAlone) {
+  write("base.yaml", base_text);
+  const auto plan = load_sweep(
+      write("sweep.yaml",
+            "base: base.yaml\ngrid:\n  training.micro_batch_size: [1, 2, 0]\n"
+            "  strategy: [{name: ddp}, {name: ddp, bucket_cap_mb: 1}, {name: fsdp2}, {name: zero3, semantics: textbook}]\n"
+            "  cluster.nodes: [1, 2]\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n  cluster.gpu.overlap_slowdown: [0, 0.5]\n"),
+      simulate_columns());
+  ASSERT_TRUE(plan.has_value()) << plan.error().text();
+  // Few ops: jobs are dropped and made again too.
+  for (const std::size_t most_ops : {std::size_t{0}, std::size_t{100}, most_ops_in_memory}) {
+    SweepRows shared(*plan, RowFormat::json_lines, most_ops);
+    for (std::uint64_t position = 0; position < plan->size; ++position) {
+      const std::uint64_t row = plan->row_at(position);
+      EXPECT_EQ(shared.line(row), SweepRows(*plan, RowFormat::json_lines).line(row));
+    }
+  }
+}
+
+TEST_F(SweepPlanTest, TheAllocatorRunsWhereAFigureNeedsItAndRowsSayIfItDoesNot) {
+  write("base.yaml", base_text);
+  const auto plan = [&](const std::string& more) {
+    return *load_sweep(write("sweep.yaml", "base: base.yaml\ngrid: {training.micro_batch_size: [1]}\n" + more), simulate_columns());
+  };
+  EXPECT_TRUE(plan("").allocator);
+  EXPECT_TRUE(plan("columns: [step.time_s, memory.fits]\n").allocator);
+  EXPECT_FALSE(plan("columns: [step.time_s, memory.peak_bytes]\n").allocator);
+  const SweepPlan simple = plan("allocator: false\ncolumns: [memory.reserved_peak_bytes]\n");
+  EXPECT_FALSE(simple.allocator);
+  EXPECT_EQ(sweep_header(simple, RowFormat::csv), "index,training.micro_batch_size,error,reserved_by,memory.reserved_peak_bytes");
+  EXPECT_TRUE(SweepRows(simple, RowFormat::csv).line(0).starts_with("0,1,,pools,"));
+  EXPECT_NE(fingerprint(simple), fingerprint(plan("columns: [memory.reserved_peak_bytes]\n")));
+}
+
+TEST(Launch, RanksAreKnownByTheLaunchersVariables) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"}) ::unsetenv(name);
+  EXPECT_EQ(launched().size, 1);
+  ::setenv("SLURM_PROCID", "3", 1);
+  ::setenv("SLURM_NTASKS", "4", 1);
+  EXPECT_EQ(launched().rank, 3);
+  EXPECT_EQ(launched().size, 4);
+  ::setenv("OMPI_COMM_WORLD_RANK", "1", 1);  // mpirun inside a Slurm allocation
+  ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  EXPECT_EQ(launched().rank, 1);
+  EXPECT_EQ(launched().size, 2);
+  ::setenv("OMPI_COMM_WORLD_RANK", "2", 1);  // no rank of two
+  EXPECT_EQ(launched().rank, 3);
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"}) ::unsetenv(name);
+}
+
+/// The whole command in processes of their own that can be killed.
 class SweepProcess : public SweepTest {
  protected:
-  pid_t start(const std::string& sweep, const std::string& output) {
-    const std::string executable = SHARDSIM_EXECUTABLE;
-    std::vector<std::string> words{executable, "sweep", sweep, "-o", output, "--jobs", "2"};
-    std::vector<char*> arguments;
+  using Variables = std::vector<std::string>;
+
+  pid_t start(const std::string& sweep, const std::string& output, Variables variables = {}, std::vector<std::string> launcher = {}) {
+    std::vector<std::string> words = std::move(launcher);
+    for (const std::string& word : {std::string(SHARDSIM_EXECUTABLE), std::string("sweep"), sweep, std::string("-o"), output}) words.push_back(word);
+    if (variables.empty()) words.insert(words.end(), {"--jobs", "2"});
+    std::vector<char*> arguments, environment;
     for (auto& word : words) arguments.push_back(word.data());
+    for (auto& variable : variables) environment.push_back(variable.data());
+    for (char** variable = environ; *variable != nullptr; ++variable) environment.push_back(*variable);
     arguments.push_back(nullptr);
+    environment.push_back(nullptr);
     pid_t pid = 0;
-    EXPECT_EQ(::posix_spawn(&pid, executable.c_str(), nullptr, nullptr, arguments.data(), environ), 0);
+    EXPECT_EQ(::posix_spawnp(&pid, words.front().c_str(), nullptr, nullptr, arguments.data(), environment.data()), 0);
     return pid;
+  }
+  /// As mpirun starts them.
+  std::vector<pid_t> start_ranks(int size, const std::string& sweep, const std::string& output) {
+    std::vector<pid_t> ranks;
+    for (int rank = 0; rank < size; ++rank)
+      ranks.push_back(start(sweep, output, {"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=" + std::to_string(size)}));
+    return ranks;
   }
   static int wait(pid_t pid) {
     int status = 0;
     ::waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  /// Until some rows are on disk.
+  void wait_for_rows() const {
+    for (int i = 0; i < 1000; ++i) {
+      for (const auto& entry : fs::directory_iterator(folder_))
+        if (entry.path().extension() == ".part" && fs::file_size(entry.path()) > 4096) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  [[nodiscard]] std::string write_sweep(int lengths) {
+    write("base.yaml", base_text);
+    std::string grid = "base: base.yaml\ngrid:\n  strategy.name: [ddp, fsdp2, naive_dp]\n  training.sequence_length: [";
+    for (int i = 1; i <= lengths; ++i) grid += (i == 1 ? "" : ", ") + std::to_string(i);
+    return write("sweep.yaml", grid + "]\n");
   }
   [[nodiscard]] static std::vector<std::string> sorted_lines(const std::string& file) {
     std::istringstream in(read(file));
@@ -195,14 +290,11 @@ class SweepProcess : public SweepTest {
 
 TEST_F(SweepProcess, KilledAtRandomMomentsItEndsAsIfItHadNotBeen) {
   if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
-  write("base.yaml", base_text);
-  std::string grid = "base: base.yaml\ngrid:\n  strategy.name: [ddp, fsdp2, naive_dp]\n  training.sequence_length: [";
-  for (int i = 1; i <= 2000; ++i) grid += (i == 1 ? "" : ", ") + std::to_string(i);
-  const std::string sweep = write("sweep.yaml", grid + "]\n");
+  const std::string sweep = write_sweep(5000);
   ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
 
   std::mt19937 random(20260101);
-  std::uniform_int_distribution<int> milliseconds(1, 400);
+  std::uniform_int_distribution<int> milliseconds(1, 150);
   int killed = 0;
   for (int attempt = 0; attempt < 20 && !fs::exists(path("killed.csv")); ++attempt) {
     const pid_t pid = start(sweep, path("killed.csv"));
@@ -210,11 +302,62 @@ TEST_F(SweepProcess, KilledAtRandomMomentsItEndsAsIfItHadNotBeen) {
     ::kill(pid, SIGKILL);
     killed += wait(pid) == -SIGKILL ? 1 : 0;
   }
+  RecordProperty("killed", killed);  // 20 unless the machine is so fast that fewer leave nothing to do
   EXPECT_GT(killed, 0);
   if (!fs::exists(path("killed.csv"))) { ASSERT_EQ(wait(start(sweep, path("killed.csv"))), 0); }
   EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("killed.csv")));
-  EXPECT_EQ(sorted_lines(path("whole.csv")).size(), 6001U);
+  EXPECT_EQ(sorted_lines(path("whole.csv")).size(), 15001U);
   EXPECT_EQ(files(), (std::vector<std::string>{"base.yaml", "killed.csv", "sweep.yaml", "whole.csv"}));
+}
+
+TEST_F(SweepProcess, RanksOfALauncherWriteOneTable) {
+  if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
+  const std::string sweep = write_sweep(1000);
+  ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
+  std::ofstream(path("ranks.csv." + std::string(16, '0') + ".rank0")) << "stale 1 127.0.0.1\n";  // of another sweep
+  for (const pid_t rank : start_ranks(3, sweep, path("ranks.csv"))) EXPECT_EQ(wait(rank), 0);
+  EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("ranks.csv")));
+  EXPECT_EQ(files().size(), 5U);
+}
+
+TEST_F(SweepProcess, WhatARankThatDiesOwedIsDoneByTheOthers) {
+  if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
+  const std::string sweep = write_sweep(2000);
+  ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
+  const auto ranks = start_ranks(3, sweep, path("ranks.csv"));
+  wait_for_rows();
+  ::kill(ranks[2], SIGKILL);
+  EXPECT_EQ(wait(ranks[2]), -SIGKILL);
+  EXPECT_EQ(wait(ranks[0]), 0);
+  EXPECT_EQ(wait(ranks[1]), 0);
+  EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("ranks.csv")));
+}
+
+TEST_F(SweepProcess, WhenRankZeroDiesTheOthersSayItAndTheSweepGoesOnLater) {
+  if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
+  const std::string sweep = write_sweep(4000);
+  ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
+  const auto ranks = start_ranks(3, sweep, path("ranks.csv"));
+  wait_for_rows();
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // for the others to come: one that does not find rank 0 waits a minute
+  ::kill(ranks[0], SIGKILL);
+  EXPECT_EQ(wait(ranks[0]), -SIGKILL);
+  for (const std::size_t other : {1U, 2U}) EXPECT_EQ(wait(ranks[other]), 3);
+  ASSERT_FALSE(fs::exists(path("ranks.csv")));
+  for (const pid_t rank : start_ranks(2, sweep, path("ranks.csv"))) EXPECT_EQ(wait(rank), 0);
+  EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("ranks.csv")));
+  EXPECT_EQ(files(), (std::vector<std::string>{"base.yaml", "ranks.csv", "sweep.yaml", "whole.csv"}));
+}
+
+TEST_F(SweepProcess, MpirunStartsTheSameCommand) {
+  if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "mpirun is not installed";
+  const std::string sweep = write_sweep(500);
+  ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
+  const Variables anywhere{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
+                           "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"};
+  EXPECT_EQ(wait(start(sweep, path("ranks.csv"), anywhere, {"mpirun", "-n", "3"})), 0);
+  EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("ranks.csv")));
 }
 
 }  // namespace
