@@ -3,8 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace shardsim::execute {
+class Communicator;
+class Device;
+}  // namespace shardsim::execute
 
 namespace shardsim::gpu {
 
@@ -15,7 +21,7 @@ struct Device {
 };
 
 [[nodiscard]] int device_count();
-[[nodiscard]] Device describe_device();                                  ///< of device 0
+[[nodiscard]] Device describe_device(int index = 0);
 [[nodiscard]] double kernel_gap_seconds();                               ///< a kernel that does nothing, behind another
 [[nodiscard]] double product_seconds(int m, int n, int k);               ///< bf16 with fp32 accumulation, median
 [[nodiscard]] double copy_bytes_per_second(std::size_t bytes);           ///< on the device, read and written
@@ -30,5 +36,11 @@ struct CollectiveTiming {
 /// Rounds are interleaved over sizes. `kinds`: indices into all_collectives, of all-reduce, all-gather, reduce-scatter and broadcast.
 [[nodiscard]] std::vector<CollectiveTiming> nccl_timings(const std::vector<int>& kinds, const std::vector<long long>& sizes, int rounds);
 [[nodiscard]] std::string nccl_version();
+
+// Real execution (calibrate/execute/device.hpp).
+[[nodiscard]] std::unique_ptr<execute::Device> open_device(int index);
+[[nodiscard]] std::string pci_bus_id(int index);                         ///< "00000000:0A:00.0"
+[[nodiscard]] std::string make_unique_id();
+[[nodiscard]] std::unique_ptr<execute::Communicator> join_group(execute::Device& device, const std::string& id, int rank, int ranks);
 
 }  // namespace shardsim::gpu

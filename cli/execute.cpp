@@ -94,7 +94,7 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
 
 /// Of the ranks that a launcher has started, one tells what is wrong with the input.
 ExitCode run(const Arguments& arguments) {
-  const std::unique_ptr<execute::Platform> platform = execute::open_platform(arguments.text("--backend", "local"));
+  const std::unique_ptr<execute::Platform> platform = execute::open_platform(arguments.text("--backend", "local"), arguments.text("--transport", "auto"));
   try {
     return run_on(*platform, arguments);
   } catch (const InputError&) {
@@ -110,11 +110,13 @@ Command execute_command() {
           .summary = "run the schedule on real memory and a real network, and compare",
           .details = "Trains a small transformer for a few steps on N processes, with the very operations that simulate replays. local: processes of this machine, "
                      "bytes counted by the kernel; mpi: ranks that mpirun -n N or srun --mpi=pmix -n N started, bytes counted by OpenMPI's monitoring "
-                     "component. They must equal the prediction, as must the peak of allocated memory; losses and gradients must equal those of one rank with the "
+                     "component; cuda: GPUs of this machine, several ranks on one if need be, bytes counted by NCCL's profiler or NVLink's counters. They must equal the prediction, as must the peak of allocated memory; losses and gradients must equal those of one rank with the "
                      "whole batch, up to the order of sums. Exit code 1 if anything differs; 3 if a rank dies or cannot be reached.",
           .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML) of a small model", .required = true},
                         {.name = "--ranks", .value = "N", .help = "processes; under a launcher it knows how many", .fallback = "the scenario's world size"},
                         {.name = "--backend", .value = "BACKEND", .help = "where to run", .words = {"local", "mpi", "cuda"}, .fallback = "local"},
+                        {.name = "--transport", .value = "WAY", .help = "of cuda: how payload travels; auto is network, whose bytes NCCL's profiler counts exactly",
+                         .words = {"auto", "network", "nvlink", "host"}, .fallback = "auto"},
                         {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "the scenario's"},
                         {.name = "--steps", .value = "N", .help = "optimizer steps", .fallback = "3"},
                         {.name = "--time-tolerance", .value = "X", .help = "largest relative difference of step times; without it time decides nothing"},

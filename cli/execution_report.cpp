@@ -40,10 +40,32 @@ Json categories_json(const std::vector<std::vector<Bytes>>& by_rank) {
   return ranks;
 }
 
+Json pools_json(const std::vector<execute::PoolCheck>& pools) {
+  const auto bytes = [](std::size_t value) { return Json(static_cast<std::int64_t>(value)); };
+  Json::List ranks;
+  for (const execute::PoolCheck& pool : pools)
+    ranks.emplace_back(Json::Object{{"used_high", bytes(pool.use.used_high)}, {"predicted_least", Json(pool.least.value())},
+                                    {"predicted_most", Json(pool.most.value())}, {"granularity", bytes(pool.use.granularity)},
+                                    {"reserved_high", bytes(pool.use.reserved_high)}, {"device_free", bytes(pool.use.device_free)},
+                                    {"device_total", bytes(pool.use.device_total)}});
+  return ranks;
+}
+
+/// Allocators whose high-water mark is not what the schedule's buffers come to.
+std::string pool_differences(const std::string& strategy, const std::vector<execute::PoolCheck>& pools) {
+  std::string text;
+  for (std::size_t r = 0; r < pools.size(); ++r)
+    if (!pools[r].within())
+      text += fmt::format("  {}: the pool of rank {} held {} B at once, predicted {} to {} B\n", strategy, r,
+                          grouped(static_cast<std::int64_t>(pools[r].use.used_high)), grouped(pools[r].least.value()), grouped(pools[r].most.value()));
+  return text;
+}
+
 Json strategy_json(const Execution& execution) {
   const execute::ExecutionResult& r = execution.result;
   Json sent = by_rank_json(r.sent);
   sent.add("counted_by", r.counted_by);
+  if (r.sent.tolerance > Bytes{}) sent.add("tolerance", r.sent.tolerance.value());
   Json json;
   json.add("strategy", r.strategy);
   json.add("semantics", r.semantics);
@@ -52,6 +74,7 @@ Json strategy_json(const Execution& execution) {
   Json peak = by_rank_json(r.peak);
   peak.add("by_category", categories_json(r.peak_by_category));
   peak.add("process_high_water", bytes_json(r.high_water));
+  if (!r.pools.empty()) peak.add("pools", pools_json(r.pools));
   json.add("peak_memory", std::move(peak));
   json.add("psi_units", execution.psi_units);
   json.add("textbook_bytes_per_rank", execution.textbook.value());
@@ -124,7 +147,8 @@ std::string execution_table(const ExecutionSummary& summary) {
     grid.rows.push_back({name, grouped(total(r.sent.measured).value()), verdict(r.sent.equal() && r.control.equal()),
                          grouped(r.peak.measured.empty() ? 0 : std::max_element(r.peak.measured.begin(), r.peak.measured.end())->value()),
                          verdict(r.peak.equal()), verdict(r.loss), verdict(r.gradient)});
-    notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) + differences(name, "peak memory", r.peak);
+    notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) + differences(name, "peak memory", r.peak) +
+             pool_differences(name, r.pools);
     if (!r.same_parameters) notes += fmt::format("  {}: the ranks computed with different parameters\n", name);
     notes += fmt::format("  {}: step predicted {} on the scenario's cluster, measured {} here\n", name, to_text(e.predicted_step), to_text(e.measured_step()));
   }

@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 
+#include "calibrate/execute/device_backend.hpp"
+#include "calibrate/execute/execution.hpp"
 #include "calibrate/execute/host_math.hpp"
 #include "calibrate/execute/mpi_platform.hpp"
 #include "calibrate/execute/ranks.hpp"
@@ -66,6 +69,8 @@ Bytes HostBackend::high_water() const {
   return kibibytes(usage.ru_maxrss);
 }
 
+Bytes Platform::predicted_payload(const Schedule& schedule) const { return predicted_bytes(schedule).payload; }
+
 std::vector<std::string> LocalPlatform::run(int ranks, const RankBody& body) { return run_ranks(ranks, body); }
 
 std::unique_ptr<Backend> LocalPlatform::open(int rank, int ranks, Line& line, const MeshOptions& network) {
@@ -73,10 +78,11 @@ std::unique_ptr<Backend> LocalPlatform::open(int rank, int ranks, Line& line, co
   return std::make_unique<LocalBackend>(rank, ranks, line, network);
 }
 
-std::unique_ptr<Platform> open_platform(std::string_view name) {
+std::unique_ptr<Platform> open_platform(std::string_view name, std::string_view transport) {
   if (name == "local") return std::make_unique<LocalPlatform>();
   if (name == "mpi") return open_mpi_platform("execute --backend mpi");
-  throw EnvironmentError("this build has no '" + std::string(name) + "' backend: it was built without it");
+  if (name == "cuda") return open_cuda_platform(transport);
+  throw std::logic_error("there is no backend " + std::string(name));
 }
 
 }  // namespace shardsim::execute

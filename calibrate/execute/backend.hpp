@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "calibrate/execute/collectives.hpp"
+#include "calibrate/execute/device.hpp"
 #include "calibrate/execute/line.hpp"
 #include "calibrate/execute/math.hpp"
 #include "calibrate/execute/mesh.hpp"
@@ -38,6 +39,8 @@ class Backend {
   /// The most that this rank has held at once, as something outside this program counted it, and what that is.
   [[nodiscard]] virtual Bytes high_water() const = 0;
   [[nodiscard]] virtual std::string memory_counted_by() const = 0;
+  /// Of a device's allocator, where there is one.
+  [[nodiscard]] virtual std::optional<PoolUse> pool() const { return std::nullopt; }
 
   /// Compute: the trainer's arithmetic, on numbers in the backend's memory.
   [[nodiscard]] virtual Math& math() = 0;
@@ -67,6 +70,9 @@ class Platform {
   [[nodiscard]] virtual std::vector<std::string> run(int ranks, const RankBody& body) = 0;
   /// Opens what a rank runs on, during run(). All ranks call it together.
   [[nodiscard]] virtual std::unique_ptr<Backend> open(int rank, int ranks, Line& line, const MeshOptions& network) = 0;
+  /// Payload that the rank of `schedule` sends in one step with the algorithms of this platform, and how far its counters may stand from it.
+  [[nodiscard]] virtual Bytes predicted_payload(const Schedule& schedule) const;
+  [[nodiscard]] virtual Bytes tolerance(Bytes /*predicted*/, std::int64_t /*collectives*/) const { return {}; }
   /// After the last run: throws EnvironmentError if the counters of the whole do not agree with those of its parts.
   virtual void close() {}
 };
@@ -92,7 +98,7 @@ class LocalPlatform final : public Platform {
   [[nodiscard]] std::unique_ptr<Backend> open(int rank, int ranks, Line& line, const MeshOptions& network) override;
 };
 
-/// "local", "mpi" or "cuda". Throws EnvironmentError if this build or this machine lacks it.
-[[nodiscard]] std::unique_ptr<Platform> open_platform(std::string_view name);
+/// "local", "mpi" or "cuda"; `transport` is for cuda (see plan_gpus). Throws EnvironmentError if this build or this machine lacks it.
+[[nodiscard]] std::unique_ptr<Platform> open_platform(std::string_view name, std::string_view transport = "auto");
 
 }  // namespace shardsim::execute

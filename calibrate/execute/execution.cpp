@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/execute/element.hpp"
+#include "calibrate/execute/gpu_plan.hpp"
 #include "calibrate/execute/machine.hpp"
 #include "calibrate/execute/optimizer.hpp"
 #include "calibrate/execute/reference.hpp"
@@ -37,7 +38,19 @@ struct RankReport {
   double gradient_difference = 0;
   std::uint64_t parameters_digest = 0;
   std::string counted_by;
+  std::optional<PoolUse> pool;
 };
+
+Json to_json(const std::optional<PoolUse>& pool) {
+  if (!pool) return nullptr;
+  return {pool->used_high, pool->reserved_high, pool->granularity, pool->device_free, pool->device_total};
+}
+
+std::optional<PoolUse> pool_from(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  const auto figure = [&](std::size_t i) { return json.at(i).get<std::size_t>(); };
+  return PoolUse{figure(0), figure(1), figure(2), figure(3), figure(4)};
+}
 
 std::string to_text(const RankReport& report) {
   std::vector<std::int64_t> categories;
@@ -50,7 +63,7 @@ std::string to_text(const RankReport& report) {
       if (!std::isfinite(loss)) loss = 1e300;
   return Json{{"sent", report.sent.value()}, {"control", report.control.value()}, {"peak", report.peak.value()},
               {"high_water", report.high_water.value()}, {"by_category", categories}, {"losses", losses}, {"seconds", report.seconds},
-              {"gradient", difference}, {"digest", report.parameters_digest}, {"counted_by", report.counted_by}}.dump();
+              {"gradient", difference}, {"digest", report.parameters_digest}, {"counted_by", report.counted_by}, {"pool", to_json(report.pool)}}.dump();
 }
 
 RankReport report_from(const std::string& text) {
@@ -66,6 +79,7 @@ RankReport report_from(const std::string& text) {
   report.gradient_difference = json.at("gradient").get<double>();
   report.parameters_digest = json.at("digest").get<std::uint64_t>();
   report.counted_by = json.at("counted_by").get<std::string>();
+  report.pool = pool_from(json.at("pool"));
   return report;
 }
 
@@ -83,25 +97,39 @@ RankReport run_rank(Platform& platform, const Job& job, const ExecutionOptions& 
     report.losses.push_back(machine.step(check));
     report.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
+  line.barrier();  // what others still receive has been counted when all are here
   report.sent = backend->traffic().sent();
   report.control = backend->control().sent();
   report.counted_by = backend->traffic().counted_by();
   report.peak = machine.memory().peak;
   report.by_category = machine.memory().at_peak;
   report.high_water = backend->high_water();
+  report.pool = backend->pool();
   report.gradient_difference = check.largest_difference;
   report.parameters_digest = machine.parameters_digest();
   line.barrier();  // nobody closes a connection that another still reads its counter on
   return report;
 }
 
-void add_predictions(ExecutionResult& result, const Job& job, int steps) {
+std::int64_t payload_collectives(const Schedule& schedule) {
+  return std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) {
+    const auto* c = std::get_if<Communicate>(&op.action);
+    return c != nullptr && !c->control;
+  });
+}
+
+void add_predictions(ExecutionResult& result, const Platform& platform, const Job& job, int steps) {
   for (std::int64_t rank = 0; rank < job.world_size; ++rank) {
     const Schedule schedule = schedule_of(job, rank);
-    const PredictedBytes bytes = predicted_bytes(schedule);
-    result.sent.predicted.push_back(steps * bytes.payload);
-    result.control.predicted.push_back(steps * bytes.control);
+    result.sent.predicted.push_back(steps * platform.predicted_payload(schedule));
+    result.sent.tolerance = std::max(result.sent.tolerance, platform.tolerance(result.sent.predicted.back(), steps * payload_collectives(schedule)));
+    result.control.predicted.push_back(steps * predicted_bytes(schedule).control);
     result.peak.predicted.push_back(fold_memory(schedule, nullptr, 1).peak);
+    if (!result.pools.empty()) {
+      PoolCheck& pool = result.pools[static_cast<std::size_t>(rank)];
+      pool.least = result.peak.predicted.back();
+      pool.most = pool_high_water(schedule, Bytes{static_cast<std::int64_t>(pool.use.granularity)});
+    }
     result.strategy = schedule.strategy;
     result.semantics = schedule.semantics;
   }
@@ -117,6 +145,7 @@ void add_measurements(ExecutionResult& result, const std::vector<RankReport>& re
     result.peak_by_category.push_back(report.by_category);
     result.high_water.push_back(report.high_water);
     result.counted_by = report.counted_by;
+    if (report.pool) result.pools.push_back({*report.pool, {}, {}});
     result.same_parameters = result.same_parameters && report.parameters_digest == reports.front().parameters_digest;
     result.gradient.largest_difference = std::max(result.gradient.largest_difference, report.gradient_difference);
     for (std::size_t s = 0; s < result.losses.size(); ++s) {
@@ -127,6 +156,21 @@ void add_measurements(ExecutionResult& result, const std::vector<RankReport>& re
 }
 
 }  // namespace
+
+bool ByRank::equal() const {
+  const auto near = [this](Bytes a, Bytes b) { return std::max(a, b) - std::min(a, b) <= tolerance; };
+  return std::equal(predicted.begin(), predicted.end(), measured.begin(), measured.end(), near);
+}
+
+bool PoolCheck::within() const {
+  const Bytes used{static_cast<std::int64_t>(use.used_high)};
+  return least <= used && used <= most;
+}
+
+bool ExecutionResult::agree() const {
+  return same_parameters && sent.equal() && control.equal() && peak.equal() && loss.within() && gradient.within() &&
+         std::all_of(pools.begin(), pools.end(), [](const PoolCheck& pool) { return pool.within(); });
+}
 
 std::vector<std::string> cannot_execute(const Job& job) {
   std::vector<std::string> reasons = cannot_train(*job.model, job.training);
@@ -183,8 +227,8 @@ ExecutionResult execute_on(Platform& platform, const Job& job, const ExecutionOp
   std::vector<RankReport> reports;
   for (const std::string& text : texts) reports.push_back(report_from(text));
   ExecutionResult result;
-  add_predictions(result, job, options.steps);
   add_measurements(result, reports, options.steps);
+  add_predictions(result, platform, job, options.steps);
   result.reference_losses = reference.losses;
   for (std::size_t s = 0; s < result.losses.size(); ++s) {
     const double difference = std::abs(result.losses[s] - reference.losses[s]);

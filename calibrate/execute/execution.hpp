@@ -16,7 +16,16 @@ namespace shardsim::execute {
 /// One figure of every rank.
 struct ByRank {
   std::vector<Bytes> predicted, measured;
-  [[nodiscard]] bool equal() const { return predicted == measured; }
+  Bytes tolerance{};   ///< of counters that count in steps, or others' bytes too; else nothing
+  [[nodiscard]] bool equal() const;
+};
+
+/// What the allocator of a rank's device says, and what it should: the exact bytes of the schedule's buffers at least, and at most each
+/// rounded up as the allocator rounds.
+struct PoolCheck {
+  PoolUse use;
+  Bytes least, most;
+  [[nodiscard]] bool within() const;
 };
 
 /// How far two floating-point runs may stand apart, and how far they do.
@@ -35,13 +44,14 @@ struct ExecutionResult {
   ByRank peak;                                   ///< of the buffers of the schedule
   std::vector<std::vector<Bytes>> peak_by_category;  ///< measured, by rank and Category
   std::vector<Bytes> high_water;                 ///< as something outside counted it; of a process: pages, code and the trainer's own scratch included
+  std::vector<PoolCheck> pools;                  ///< of each rank, on devices
   std::vector<double> step_seconds;              ///< measured, by step: the slowest rank
   std::vector<double> reference_losses, losses;  ///< by step: mean over the global batch
   Closeness loss;
   Closeness gradient;                            ///< as the optimizer read it, relative to the largest element of its parameter
   bool same_parameters = true;                   ///< all ranks computed with the same bits of every parameter
 
-  [[nodiscard]] bool agree() const { return same_parameters && sent.equal() && control.equal() && peak.equal() && loss.within() && gradient.within(); }
+  [[nodiscard]] bool agree() const;
 };
 
 struct ExecutionOptions {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status codes of CUDA, cuBLAS and NCCL as exceptions.
+// What the device code throws; the host side turns it into an EnvironmentError.
 #pragma once
 
 #include <stdexcept>
@@ -7,15 +7,13 @@
 
 namespace shardsim::gpu {
 
-/// What the device code throws; the host side turns it into an EnvironmentError. nvcc sees no header of the project but this and
-/// calibrate/gpu_device.hpp: it does not speak all of C++20.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-template <class Status>
-void check(Status status, const char* what) {
-  if (static_cast<int>(status) != 0) throw Failure(std::string(what) + " failed with status " + std::to_string(static_cast<int>(status)));
+/// "cudaMalloc(&data, bytes) failed (cuda.cu:35): out of memory".
+[[noreturn]] inline void throw_failure(const std::string& call, const std::string& file, int line, const std::string& reason) {
+  throw Failure(call + " failed (" + file.substr(file.find_last_of('/') + 1) + ":" + std::to_string(line) + "): " + reason);
 }
 
 }  // namespace shardsim::gpu

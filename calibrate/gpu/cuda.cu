@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/gpu/check.hpp"
+#include "calibrate/gpu/status.hpp"
 #include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
@@ -29,7 +29,7 @@ __global__ void fill(__nv_bfloat16* data, std::size_t count, unsigned seed) {
 /// Memory of the device that frees itself.
 class Memory {
  public:
-  explicit Memory(std::size_t bytes) { check(cudaMalloc(&data_, bytes), "cudaMalloc"); }
+  explicit Memory(std::size_t bytes) { SHARDSIM_CHECK(cudaMalloc(&data_, bytes)); }
   ~Memory() { cudaFree(data_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -42,23 +42,23 @@ class Memory {
 
 void fill_random(const Memory& memory, std::size_t count, unsigned seed) {
   fill<<<1024, 256>>>(memory.numbers(), count, seed);
-  check(cudaGetLastError(), "fill");
+  SHARDSIM_CHECK(cudaGetLastError());
 }
 
 /// Median device time in seconds of `work`, after warm-up.
 template <class Work>
 double device_time(int repetitions, const Work& work) {
   cudaEvent_t begin, end;
-  check(cudaEventCreate(&begin), "cudaEventCreate");
-  check(cudaEventCreate(&end), "cudaEventCreate");
+  SHARDSIM_CHECK(cudaEventCreate(&begin));
+  SHARDSIM_CHECK(cudaEventCreate(&end));
   for (int i = 0; i < 3; ++i) work();
   std::vector<float> times(static_cast<std::size_t>(repetitions));
   for (float& time : times) {
-    check(cudaEventRecord(begin), "cudaEventRecord");
+    SHARDSIM_CHECK(cudaEventRecord(begin));
     work();
-    check(cudaEventRecord(end), "cudaEventRecord");
-    check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    check(cudaEventElapsedTime(&time, begin, end), "cudaEventElapsedTime");
+    SHARDSIM_CHECK(cudaEventRecord(end));
+    SHARDSIM_CHECK(cudaEventSynchronize(end));
+    SHARDSIM_CHECK(cudaEventElapsedTime(&time, begin, end));
   }
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
@@ -68,7 +68,7 @@ double device_time(int repetitions, const Work& work) {
 
 class Blas {
  public:
-  Blas() { check(cublasCreate(&handle_), "cublasCreate"); }
+  Blas() { SHARDSIM_CHECK(cublasCreate(&handle_)); }
   ~Blas() { cublasDestroy(handle_); }
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
@@ -76,9 +76,8 @@ class Blas {
   /// Row-major (m, k) by (k, n): cuBLAS is column-major, so the operands change places.
   void product(const Memory& a, const Memory& b, const Memory& c, int m, int n, int k) {
     const float one = 1, zero = 0;
-    check(cublasGemmEx(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b.get(), CUDA_R_16BF, n, a.get(), CUDA_R_16BF, k, &zero, c.get(), CUDA_R_16BF,
-                       n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-          "cublasGemmEx");
+    SHARDSIM_CHECK(cublasGemmEx(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b.get(), CUDA_R_16BF, n, a.get(), CUDA_R_16BF, k, &zero, c.get(),
+                                CUDA_R_16BF, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   }
 
  private:
@@ -92,9 +91,9 @@ int device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-Device describe_device() {
+Device describe_device(int index) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  SHARDSIM_CHECK(cudaGetDeviceProperties(&properties, index));
   return {properties.name, static_cast<long long>(properties.totalGlobalMem), properties.multiProcessorCount};
 }
 
@@ -115,15 +114,15 @@ double product_seconds(int m, int n, int k) {
 double copy_bytes_per_second(std::size_t bytes) {
   Memory from(bytes), to(bytes);
   fill_random(from, bytes / 2, 3);
-  return 2.0 * static_cast<double>(bytes) / device_time(11, [&] { check(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice), "copy"); });
+  return 2.0 * static_cast<double>(bytes) / device_time(11, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice)); });
 }
 
 double host_link_bytes_per_second(std::size_t bytes) {
   Memory device(bytes);
   void* host = nullptr;
-  check(cudaMallocHost(&host, bytes), "cudaMallocHost");
-  const double up = device_time(7, [&] { check(cudaMemcpyAsync(device.get(), host, bytes, cudaMemcpyHostToDevice), "copy"); });
-  const double down = device_time(7, [&] { check(cudaMemcpyAsync(host, device.get(), bytes, cudaMemcpyDeviceToHost), "copy"); });
+  SHARDSIM_CHECK(cudaMallocHost(&host, bytes));
+  const double up = device_time(7, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(device.get(), host, bytes, cudaMemcpyHostToDevice)); });
+  const double down = device_time(7, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(host, device.get(), bytes, cudaMemcpyDeviceToHost)); });
   cudaFreeHost(host);
   return static_cast<double>(bytes) / std::max(up, down);
 }

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "calibrate/gpu/check.hpp"
+#include "calibrate/gpu/status.hpp"
 #include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
@@ -19,12 +19,12 @@ class Ranks {
   Ranks(int count, std::size_t bytes) : communicators_(count), streams_(count), from_(count), to_(count) {
     std::vector<int> devices(count);
     for (int i = 0; i < count; ++i) devices[i] = i;
-    check(ncclCommInitAll(communicators_.data(), count, devices.data()), "ncclCommInitAll");
+    SHARDSIM_CHECK(ncclCommInitAll(communicators_.data(), count, devices.data()));
     for (int i = 0; i < count; ++i) {
-      check(cudaSetDevice(i), "cudaSetDevice");
-      check(cudaStreamCreate(&streams_[i]), "cudaStreamCreate");
-      check(cudaMalloc(&from_[i], bytes), "cudaMalloc");
-      check(cudaMalloc(&to_[i], bytes), "cudaMalloc");
+      SHARDSIM_CHECK(cudaSetDevice(i));
+      SHARDSIM_CHECK(cudaStreamCreate(&streams_[i]));
+      SHARDSIM_CHECK(cudaMalloc(&from_[i], bytes));
+      SHARDSIM_CHECK(cudaMalloc(&to_[i], bytes));
     }
   }
   ~Ranks() {
@@ -40,15 +40,15 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
 
   void issue(int kind, std::size_t bytes) {
-    check(ncclGroupStart(), "ncclGroupStart");
+    SHARDSIM_CHECK(ncclGroupStart());
     for (std::size_t i = 0; i < streams_.size(); ++i) call(kind, bytes, i);
-    check(ncclGroupEnd(), "ncclGroupEnd");
+    SHARDSIM_CHECK(ncclGroupEnd());
   }
 
   void finish() {
     for (std::size_t i = 0; i < streams_.size(); ++i) {
-      check(cudaSetDevice(static_cast<int>(i)), "cudaSetDevice");
-      check(cudaStreamSynchronize(streams_[i]), "cudaStreamSynchronize");
+      SHARDSIM_CHECK(cudaSetDevice(static_cast<int>(i)));
+      SHARDSIM_CHECK(cudaStreamSynchronize(streams_[i]));
     }
   }
 
@@ -57,10 +57,10 @@ class Ranks {
   void call(int kind, std::size_t bytes, std::size_t i) {
     const std::size_t count = bytes / 2, part = count / streams_.size();
     switch (kind) {
-      case 0: check(ncclAllReduce(from_[i], to_[i], count, ncclBfloat16, ncclSum, communicators_[i], streams_[i]), "ncclAllReduce"); break;
-      case 1: check(ncclAllGather(from_[i], to_[i], part, ncclBfloat16, communicators_[i], streams_[i]), "ncclAllGather"); break;
-      case 2: check(ncclReduceScatter(from_[i], to_[i], part, ncclBfloat16, ncclSum, communicators_[i], streams_[i]), "ncclReduceScatter"); break;
-      case 3: check(ncclBroadcast(from_[i], to_[i], count, ncclBfloat16, 0, communicators_[i], streams_[i]), "ncclBroadcast"); break;
+      case 0: SHARDSIM_CHECK(ncclAllReduce(from_[i], to_[i], count, ncclBfloat16, ncclSum, communicators_[i], streams_[i])); break;
+      case 1: SHARDSIM_CHECK(ncclAllGather(from_[i], to_[i], part, ncclBfloat16, communicators_[i], streams_[i])); break;
+      case 2: SHARDSIM_CHECK(ncclReduceScatter(from_[i], to_[i], part, ncclBfloat16, ncclSum, communicators_[i], streams_[i])); break;
+      case 3: SHARDSIM_CHECK(ncclBroadcast(from_[i], to_[i], count, ncclBfloat16, 0, communicators_[i], streams_[i])); break;
       default: throw std::logic_error("no such collective");
     }
   }
@@ -91,7 +91,7 @@ std::vector<CollectiveTiming> nccl_timings(const std::vector<int>& kinds, const 
 
 std::string nccl_version() {
   int version = 0;
-  check(ncclGetVersion(&version), "ncclGetVersion");
+  SHARDSIM_CHECK(ncclGetVersion(&version));
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
 }
 

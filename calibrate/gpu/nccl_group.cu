@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL as a Communicator: thin wrappers, each call on the device's own stream.
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "calibrate/gpu/cuda_device.hpp"
+#include "calibrate/gpu_device.hpp"
+
+namespace shardsim::gpu {
+namespace {
+
+ncclDataType_t type_of(execute::Wire wire) { return wire == execute::Wire::bf16 ? ncclBfloat16 : ncclFloat32; }
+ncclRedOp_t operation(bool largest) { return largest ? ncclMax : ncclSum; }
+
+class NcclGroup final : public execute::Communicator {
+ public:
+  NcclGroup(CudaDevice& device, const std::string& id, int rank, int ranks) : stream_(device.stream()) {
+    ncclUniqueId unique;
+    if (id.size() != sizeof unique.internal) throw Failure("an NCCL id of " + std::to_string(id.size()) + " bytes arrived");
+    std::memcpy(unique.internal, id.data(), sizeof unique.internal);
+    SHARDSIM_CHECK(ncclCommInitRank(&communicator_, ranks, unique, rank));
+  }
+  /// After an error, its own or another's, NCCL must not wait for ranks that may be gone.
+  ~NcclGroup() override {
+    if (communicator_ == nullptr) return;
+    if (broken_ || std::uncaught_exceptions() > 0) ncclCommAbort(communicator_);
+    else ncclCommDestroy(communicator_);
+  }
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  void begin() override { SHARDSIM_CHECK(ncclGroupStart()); }
+  void end() override { SHARDSIM_CHECK(ncclGroupEnd()); }
+  void all_reduce(void* buffer, std::size_t count, execute::Wire wire, bool largest) override {
+    SHARDSIM_CHECK(ncclAllReduce(buffer, buffer, count, type_of(wire), operation(largest), communicator_, stream_));
+  }
+  void all_gather(const void* part, void* full, std::size_t part_count, execute::Wire wire) override {
+    SHARDSIM_CHECK(ncclAllGather(part, full, part_count, type_of(wire), communicator_, stream_));
+  }
+  void reduce_scatter(const void* full, void* part, std::size_t part_count, execute::Wire wire, bool largest) override {
+    SHARDSIM_CHECK(ncclReduceScatter(full, part, part_count, type_of(wire), operation(largest), communicator_, stream_));
+  }
+  void broadcast(const void* from, void* to, std::size_t count, execute::Wire wire, int root) override {
+    SHARDSIM_CHECK(ncclBroadcast(from, to, count, type_of(wire), root, communicator_, stream_));
+  }
+  void reduce(const void* from, void* to, std::size_t count, execute::Wire wire, bool largest, int root) override {
+    SHARDSIM_CHECK(ncclReduce(from, to, count, type_of(wire), operation(largest), root, communicator_, stream_));
+  }
+  void send(const void* buffer, std::size_t count, execute::Wire wire, int peer) override {
+    SHARDSIM_CHECK(ncclSend(buffer, count, type_of(wire), peer, communicator_, stream_));
+  }
+  void receive(void* buffer, std::size_t count, execute::Wire wire, int peer) override {
+    SHARDSIM_CHECK(ncclRecv(buffer, count, type_of(wire), peer, communicator_, stream_));
+  }
+
+  /// A kernel that waits for a dead rank never ends: the stream is asked, and so is the communicator.
+  void wait() override {
+    for (;;) {
+      const cudaError_t status = cudaStreamQuery(stream_);
+      if (status == cudaSuccess) return;
+      if (status != cudaErrorNotReady) broken_ = true;
+      if (status != cudaErrorNotReady) SHARDSIM_CHECK(status);
+      ncclResult_t state = ncclSuccess;
+      SHARDSIM_CHECK(ncclCommGetAsyncError(communicator_, &state));
+      if (state != ncclSuccess && state != ncclInProgress) {
+        broken_ = true;
+        SHARDSIM_CHECK(state);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+ private:
+  cudaStream_t stream_;
+  ncclComm_t communicator_ = nullptr;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+std::string make_unique_id() {
+  ncclUniqueId id;
+  SHARDSIM_CHECK(ncclGetUniqueId(&id));
+  return {id.internal, sizeof id.internal};
+}
+
+std::unique_ptr<execute::Communicator> join_group(execute::Device& device, const std::string& id, int rank, int ranks) {
+  return std::make_unique<NcclGroup>(dynamic_cast<CudaDevice&>(device), id, rank, ranks);
+}
+
+}  // namespace shardsim::gpu
