@@ -94,7 +94,8 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
 
 /// Of the ranks that a launcher has started, one tells what is wrong with the input.
 ExitCode run(const Arguments& arguments) {
-  const std::unique_ptr<execute::Platform> platform = execute::open_platform(arguments.text("--backend", "local"), arguments.text("--transport", "auto"));
+  const std::string backend = arguments.text("--backend", "local"), transport = arguments.text("--transport", "auto");
+  const std::unique_ptr<execute::Platform> platform = execute::open_platform(backend, transport);
   try {
     return run_on(*platform, arguments);
   } catch (const InputError&) {
