@@ -5,6 +5,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/execution_html.hpp"
+#include "cli/execution_job.hpp"
 #include "cli/execution_report.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
@@ -31,26 +32,6 @@ void read_fault(ExecutionOptions& options) {
 void use_ranks(Scenario& scenario, std::int64_t ranks) {
   scenario.cluster.nodes = 1;
   scenario.cluster.gpus_per_node = ranks;
-}
-
-/// Time of a step whose operations follow each other, as the backends execute them.
-Seconds step_in_order(const Scenario& scenario, const Job& job) {
-  auto schedule = std::make_shared<const Schedule>(execute::in_order(emit(job)));
-  return run_simulation(std::move(schedule), CostModel(scenario.cluster), {}, {.allocator = std::nullopt}).step.time;
-}
-
-Execution execute_scenario(execute::Platform& platform, const Scenario& scenario, const ExecutionOptions& options) {
-  const Job job = scenario.job();
-  if (Problems problems = check(job); !problems.empty()) throw InputError(std::move(problems));
-  Problems problems;
-  for (const std::string& reason : execute::cannot_execute(job)) problems.add(scenario.root.where, reason);
-  if (!problems.empty()) throw InputError(std::move(problems));
-  const SimulationResult predicted = simulate_scenario(scenario);
-  return {.result = execute::execute_on(platform, job, options),
-          .predicted_step = step_in_order(scenario, job),
-          .overlapped_step = predicted.step.time,
-          .psi_units = predicted.traffic.psi_units,
-          .textbook = predicted.traffic.textbook};
 }
 
 /// In the form that the file's name or --format asks for.

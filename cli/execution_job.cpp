@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/execution_job.hpp"
+
+#include "cli/simulation_job.hpp"
+
+namespace shardsim {
+Seconds step_in_order(const Scenario& scenario) {
+  auto schedule = std::make_shared<const Schedule>(execute::in_order(emit(scenario.job())));
+  return run_simulation(std::move(schedule), CostModel(scenario.cluster), {}, {.allocator = std::nullopt}).step.time;
+}
+
+Execution execute_scenario(execute::Platform& platform, const Scenario& scenario, const execute::ExecutionOptions& options) {
+  const Job job = scenario.job();
+  if (Problems problems = check(job); !problems.empty()) throw InputError(std::move(problems));
+  Problems problems;
+  for (const std::string& reason : execute::cannot_execute(job)) problems.add(scenario.root.where, reason);
+  if (!problems.empty()) throw InputError(std::move(problems));
+  const SimulationResult predicted = simulate_scenario(scenario);
+  return {.result = execute::execute_on(platform, job, options),
+          .predicted_step = step_in_order(scenario),
+          .overlapped_step = predicted.step.time,
+          .psi_units = predicted.traffic.psi_units,
+          .textbook = predicted.traffic.textbook};
+}
+
+}  // namespace shardsim
