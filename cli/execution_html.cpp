@@ -47,7 +47,7 @@ HtmlSection verdicts(const ExecutionSummary& summary) {
   }
   return {.title = "Predicted and measured",
           .text = "Bytes are those of the rank with the most; they, the peaks of memory and the losses decide whether a strategy agrees, time only with "
-                  "--time-tolerance. Ψ counts an all-reduce of the parameters twice and every other collective once; the textbook's bytes are what the papers count for one step.",
+                  "--time-tolerance. Ψ is the number of parameters: in its units stands the payload of a step, an all-reduce's twice. The textbook's bytes are what the papers count for a step.",
           .tables = {std::move(grid)}};
 }
 

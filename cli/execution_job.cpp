@@ -4,6 +4,7 @@
 #include "cli/simulation_job.hpp"
 
 namespace shardsim {
+
 Seconds step_in_order(const Scenario& scenario) {
   auto schedule = std::make_shared<const Schedule>(execute::in_order(emit(scenario.job())));
   return run_simulation(std::move(schedule), CostModel(scenario.cluster), {}, {.allocator = std::nullopt}).step.time;

@@ -73,6 +73,7 @@ Json strategy_json(const Execution& execution) {
   json.add("control_bytes", by_rank_json(r.control));
   Json peak = by_rank_json(r.peak);
   peak.add("by_category", categories_json(r.peak_by_category));
+  peak.add("highest_by_category", categories_json(r.highest_by_category));
   peak.add("process_high_water", bytes_json(r.high_water));
   if (!r.pools.empty()) peak.add("pools", pools_json(r.pools));
   json.add("peak_memory", std::move(peak));

@@ -32,7 +32,7 @@ Schedule schedule_of(Job job, std::int64_t rank) {
 /// What one rank tells the parent.
 struct RankReport {
   Bytes sent, control, peak, high_water;
-  std::vector<Bytes> by_category;
+  std::vector<Bytes> by_category, highest;
   std::vector<std::vector<double>> losses;  ///< by step, micro-batch
   std::vector<double> seconds;              ///< by step
   double gradient_difference = 0;
@@ -52,9 +52,19 @@ std::optional<PoolUse> pool_from(const Json& json) {
   return PoolUse{figure(0), figure(1), figure(2), figure(3), figure(4)};
 }
 
+std::vector<std::int64_t> numbers(const std::vector<Bytes>& bytes) {
+  std::vector<std::int64_t> values;
+  for (Bytes b : bytes) values.push_back(b.value());
+  return values;
+}
+
+std::vector<Bytes> bytes_from(const Json& list) {
+  std::vector<Bytes> bytes;
+  for (std::int64_t b : list.get<std::vector<std::int64_t>>()) bytes.emplace_back(b);
+  return bytes;
+}
+
 std::string to_text(const RankReport& report) {
-  std::vector<std::int64_t> categories;
-  for (Bytes b : report.by_category) categories.push_back(b.value());
   // JSON has no infinity: a difference beyond any number is a very large one.
   const double difference = std::isfinite(report.gradient_difference) ? report.gradient_difference : 1e300;
   std::vector<std::vector<double>> losses = report.losses;
@@ -62,8 +72,9 @@ std::string to_text(const RankReport& report) {
     for (double& loss : step)
       if (!std::isfinite(loss)) loss = 1e300;
   return Json{{"sent", report.sent.value()}, {"control", report.control.value()}, {"peak", report.peak.value()},
-              {"high_water", report.high_water.value()}, {"by_category", categories}, {"losses", losses}, {"seconds", report.seconds},
-              {"gradient", difference}, {"digest", report.parameters_digest}, {"counted_by", report.counted_by}, {"pool", to_json(report.pool)}}.dump();
+              {"high_water", report.high_water.value()}, {"by_category", numbers(report.by_category)}, {"highest", numbers(report.highest)},
+              {"losses", losses}, {"seconds", report.seconds}, {"gradient", difference}, {"digest", report.parameters_digest},
+              {"counted_by", report.counted_by}, {"pool", to_json(report.pool)}}.dump();
 }
 
 RankReport report_from(const std::string& text) {
@@ -73,7 +84,8 @@ RankReport report_from(const std::string& text) {
   report.control = Bytes{json.at("control").get<std::int64_t>()};
   report.peak = Bytes{json.at("peak").get<std::int64_t>()};
   report.high_water = Bytes{json.at("high_water").get<std::int64_t>()};
-  for (std::int64_t b : json.at("by_category").get<std::vector<std::int64_t>>()) report.by_category.emplace_back(b);
+  report.by_category = bytes_from(json.at("by_category"));
+  report.highest = bytes_from(json.at("highest"));
   report.losses = json.at("losses").get<std::vector<std::vector<double>>>();
   report.seconds = json.at("seconds").get<std::vector<double>>();
   report.gradient_difference = json.at("gradient").get<double>();
@@ -103,6 +115,7 @@ RankReport run_rank(Platform& platform, const Job& job, const ExecutionOptions& 
   report.counted_by = backend->traffic().counted_by();
   report.peak = machine.memory().peak;
   report.by_category = machine.memory().at_peak;
+  report.highest = machine.memory().highest;
   report.high_water = backend->high_water();
   report.pool = backend->pool();
   report.gradient_difference = check.largest_difference;
@@ -143,6 +156,7 @@ void add_measurements(ExecutionResult& result, const std::vector<RankReport>& re
     result.control.measured.push_back(report.control);
     result.peak.measured.push_back(report.peak);
     result.peak_by_category.push_back(report.by_category);
+    result.highest_by_category.push_back(report.highest);
     result.high_water.push_back(report.high_water);
     result.counted_by = report.counted_by;
     if (report.pool) result.pools.push_back({*report.pool, {}, {}});

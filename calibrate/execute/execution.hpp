@@ -43,6 +43,7 @@ struct ExecutionResult {
   ByRank control;                                ///< scalars and flags, on connections of their own
   ByRank peak;                                   ///< of the buffers of the schedule
   std::vector<std::vector<Bytes>> peak_by_category;  ///< measured, by rank and Category
+  std::vector<std::vector<Bytes>> highest_by_category;  ///< the most of each category by itself, at whatever time
   std::vector<Bytes> high_water;                 ///< as something outside counted it; of a process: pages, code and the trainer's own scratch included
   std::vector<PoolCheck> pools;                  ///< of each rank, on devices
   std::vector<double> step_seconds;              ///< measured, by step: the slowest rank

@@ -80,7 +80,9 @@ void BufferStore::set_role(BufferId id, bool on) {
 void BufferStore::change(const Buffer& buffer, std::int64_t sign) {
   if (buffer.host) return;
   const Bytes size = sign * buffer.size();
-  count_.by_category[static_cast<std::size_t>(buffer.category)] += size;
+  const auto category = static_cast<std::size_t>(buffer.category);
+  count_.by_category[category] += size;
+  count_.highest[category] = std::max(count_.highest[category], count_.by_category[category]);
   count_.now += size;
   if (count_.now <= count_.peak) return;
   count_.peak = count_.now;

@@ -17,6 +17,7 @@ struct MemoryCount {
   Bytes now, peak;
   std::vector<Bytes> by_category = std::vector<Bytes>(category_count);
   std::vector<Bytes> at_peak = std::vector<Bytes>(category_count);
+  std::vector<Bytes> highest = std::vector<Bytes>(category_count);  ///< of each category by itself
 };
 
 class BufferStore {

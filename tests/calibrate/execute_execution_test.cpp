@@ -56,21 +56,43 @@ TEST_P(ExecutionTest, MeasuredIsPredicted) {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, ExecutionTest, testing::ValuesIn(cases()), name_of);
 
-TEST(Execution, HybridShardingReducesWithinAndAcrossReplicas) {
-  for (Semantics semantics : {Semantics::framework, Semantics::textbook}) {
-    test::OwnedJob job = job_of({"fsdp2", semantics, 4, 2, true});
-    job.strategy.options.set("replicate", std::int64_t{2});
-    EXPECT_TRUE(execute_local(job, {.steps = 2}).agree());
-  }
+// The others that the executor can run, in the semantics that they have.
+std::vector<Case> further_cases() {
+  std::vector<Case> all;
+  for (const char* strategy : {"zero_redundancy", "mics", "megatron", "olmo_ddp"})
+    for (std::int64_t ranks : {1, 2, 3, 4})
+      for (std::int32_t micro_batches : {1, 3}) all.push_back({strategy, Semantics::framework, ranks, micro_batches, (ranks + micro_batches) % 2 == 0});
+  return all;
 }
 
-TEST(Execution, TwentyStepsStayWithinTheTolerance) {
-  for (const char* strategy : {"ddp", "zero3", "fsdp2"}) {
-    const ExecutionResult result = execute_local(job_of({strategy, Semantics::framework, 3, 1, true}), {.steps = 20});
-    EXPECT_TRUE(result.agree()) << strategy << ": loss " << result.loss.largest_difference << ", gradient " << result.gradient.largest_difference;
-    EXPECT_LT(result.losses.back(), result.losses.front());
-  }
+INSTANTIATE_TEST_SUITE_P(FurtherStrategies, ExecutionTest, testing::ValuesIn(further_cases()), name_of);
+
+TEST(Execution, HybridShardingReducesWithinAndAcrossReplicas) {
+  for (Semantics semantics : {Semantics::framework, Semantics::textbook})
+    for (std::int32_t micro_batches : {1, 3})
+      for (bool mixed : {false, true}) {
+        test::OwnedJob job = job_of({"fsdp2", semantics, 4, micro_batches, mixed});
+        job.strategy.options.set("replicate", std::int64_t{2});
+        const ExecutionResult result = execute_local(job, {.steps = 2});
+        EXPECT_EQ(result.sent.measured, result.sent.predicted);
+        EXPECT_TRUE(result.agree()) << micro_batches << (mixed ? " mixed" : " fp32");
+      }
 }
+
+class TwentyStepsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TwentyStepsTest, LossesStayThoseOfOneRank) {
+  test::OwnedJob job = job_of({GetParam() == std::string("hsdp") ? "fsdp2" : GetParam(), Semantics::framework, GetParam() == std::string("hsdp") ? 4 : 3, 1, true});
+  if (GetParam() == std::string("hsdp")) job.strategy.options.set("replicate", std::int64_t{2});
+  const ExecutionResult result = execute_local(job, {.steps = 20});
+  EXPECT_EQ(result.losses.size(), 20u);
+  EXPECT_TRUE(result.agree()) << "loss " << result.loss.largest_difference << ", gradient " << result.gradient.largest_difference;
+  EXPECT_LT(result.losses.back(), result.losses.front() - 0.2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, TwentyStepsTest,
+                         testing::Values("naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "hsdp", "zero_redundancy", "mics", "megatron", "olmo_ddp"),
+                         [](const auto& p) { return std::string(p.param); });
 
 TEST(Execution, TheSameRunTwiceGivesTheSameBits) {
   const test::OwnedJob job = job_of({"fsdp2", Semantics::framework, 3, 1, true});
@@ -100,6 +122,41 @@ TEST(Execution, MemoryFallsAsTheStrategySays) {
   EXPECT_NEAR(static_cast<double>(at_peak("zero1", Category::optimizer_states)) / static_cast<double>(whole_states), 0.25, 0.01);
   const std::int64_t whole_parameters = at_peak("zero2", Category::parameters);
   EXPECT_NEAR(static_cast<double>(at_peak("zero3", Category::parameters)) / static_cast<double>(whole_parameters), 0.25, 0.01);
+}
+
+/// Eight layers, so that one layer is little of the whole.
+ExecutionResult run_deep(const char* strategy, Semantics semantics) {
+  test::OwnedJob job = job_of({strategy, semantics, 4, 1, true});
+  job.owner = test::small_llama(job.training, 8);
+  job.model = job.owner.get();
+  return execute_local(job, {.steps = 1});
+}
+
+std::int64_t highest(const ExecutionResult& result, Category category) {
+  return result.highest_by_category.front()[static_cast<std::size_t>(category)].value();
+}
+
+// The largest that gradients ever are is a quarter (the shard) and what one layer or bucket adds, never all of them.
+TEST(Execution, FullGradientsAreNeverAllAlive) {
+  const ExecutionResult whole = run_deep("ddp", Semantics::textbook);
+  const std::int64_t full = highest(whole, Category::gradients) + highest(whole, Category::unsharded_gradients);
+  for (const auto& [strategy, semantics] : {std::pair{"zero2", Semantics::textbook}, {"zero3", Semantics::textbook}, {"fsdp1", Semantics::framework}, {"fsdp2", Semantics::framework}}) {
+    const ExecutionResult sharded = run_deep(strategy, semantics);
+    EXPECT_TRUE(sharded.agree()) << strategy;
+    EXPECT_GT(highest(sharded, Category::unsharded_gradients), 0) << strategy;
+    EXPECT_LT(highest(sharded, Category::unsharded_gradients), full / 2) << strategy;
+  }
+}
+
+// Two layers (the one computed with and the one prefetched) and the root unit at most, of eight layers.
+TEST(Execution, FullParametersAreNeverAllAlive) {
+  const std::int64_t full = highest(run_deep("ddp", Semantics::textbook), Category::parameters);
+  for (const auto& [strategy, semantics] : {std::pair{"zero3", Semantics::textbook}, {"fsdp1", Semantics::framework}, {"fsdp2", Semantics::framework}}) {
+    const ExecutionResult sharded = run_deep(strategy, semantics);
+    EXPECT_TRUE(sharded.agree()) << strategy;
+    EXPECT_GT(highest(sharded, Category::unsharded_parameters), 0) << strategy;
+    EXPECT_LT(highest(sharded, Category::unsharded_parameters), full / 2) << strategy;
+  }
 }
 
 // A flipped bit of a payload: the bytes still count right, the values do not.
