@@ -20,6 +20,9 @@ Profile calibrate_local(const LocalOptions& options, const Progress& progress) {
   execute::LocalPlatform platform;
   RingTiming timing = options.rings;
   timing.budget = options.budget * 0.5;
+  SampleJournal journal(options.journal, journal_job("calibrate local", ranks, options.budget));
+  timing.journal = &journal;
+  timing.progress = progress;
   const auto lines = platform.run(ranks, [&](int rank, execute::Line& line) {
     const auto backend = platform.open(rank, ranks, line, options.network);
     return time_rings(backend->traffic(), rank, ranks, timing, line);
@@ -31,7 +34,7 @@ Profile calibrate_local(const LocalOptions& options, const Progress& progress) {
   derive_ring(profile);
   profile.network.nic_bandwidth = profile.node.ring_bandwidth;
   profile.network.inter_latency = profile.node.intra_latency;
-  measure_core(profile, options.budget * 0.35, 0.6, progress);
+  measure_core(profile, options.budget * 0.35, progress_share, journal, progress);
   progress(1, "done");
   return profile;
 }

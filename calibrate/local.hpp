@@ -13,6 +13,7 @@ struct LocalOptions {
   Seconds budget{20};        ///< for everything
   RingTiming rings{};        ///< sizes and groups; the time is a share of the budget
   execute::MeshOptions network{};
+  std::string journal{};     ///< file that keeps the samples of an interrupted run (sample_journal.hpp); empty: none
 };
 
 /// Memory bandwidth, fp32 products and collectives over TCP between processes (all-reduce, all-gather, reduce-scatter, broadcast). Call it before any thread exists.

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
+#include <sstream>
 
 #include "calibrate/gemm_fit.hpp"
 #include "calibrate/local_kernels.hpp"
@@ -24,7 +26,34 @@ std::string processor_name() {
 
 Bytes physical_memory() { return Bytes{static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE)}; }
 
+ByteRate memory_bandwidth(Seconds budget, SampleJournal& journal) {
+  if (const auto known = journal.earlier("memory"); !known.empty()) {
+    double rate = 0;
+    std::from_chars(known.front().data(), known.front().data() + known.front().size(), rate);
+    if (rate > 0) return ByteRate{rate};
+  }
+  const ByteRate measured = local_memory_bandwidth(budget);
+  journal.add(fmt::format("memory {}", measured.base()));
+  return measured;
+}
+
+GemmPoints products(Seconds budget, SampleJournal& journal) {
+  GemmPoints known;
+  for (const std::string& line : journal.earlier("product")) {
+    std::istringstream in(line);
+    in.imbue(std::locale::classic());
+    std::int64_t m = 0, n = 0, k = 0;
+    double seconds = 0;
+    if (in >> m >> n >> k >> seconds) known.push_back({m, n, k, Seconds{seconds}});
+  }
+  return local_products(budget, known, [&](const GemmModel::Point& p) { journal.add(fmt::format("product {} {} {} {}", p.m, p.n, p.k, p.time.base())); });
+}
+
 }  // namespace
+
+std::string journal_job(const std::string& command, int ranks, Seconds budget) {
+  return fmt::format("{}, {} ranks, {} s, {}", command, ranks, budget.base(), processor_name());
+}
 
 Profile describe_machine(const std::string& command, int cores) {
   const std::string processor = processor_name();
@@ -51,15 +80,15 @@ Profile describe_machine(const std::string& command, int cores) {
   return profile;
 }
 
-void measure_core(Profile& profile, Seconds budget, double from, const Progress& progress) {
+void measure_core(Profile& profile, Seconds budget, double from, SampleJournal& journal, const Progress& progress) {
   Gpu& gpu = profile.gpu;
   progress(from, "memory bandwidth");
-  gpu.memory_bandwidth = local_memory_bandwidth(budget * 0.2);
+  gpu.memory_bandwidth = memory_bandwidth(budget * 0.2, journal);
   gpu.host_link = gpu.memory_bandwidth;
   gpu.elementwise_efficiency = 1;
   profile.node.host_memory_bandwidth = gpu.memory_bandwidth * static_cast<double>(profile.node.gpus);
   progress(from + (1 - from) / 4, "matrix products");
-  const GemmPoints points = local_products(budget * 0.8);
+  const GemmPoints points = products(budget * 0.8, journal);
   FlopRate peak;
   for (const auto& p : points) peak = std::max(peak, MatrixProduct{p.m, p.n, p.k, 1}.flops() / p.time);
   // A core has no published peak: the best rate seen stands for it. Half formats are computed in fp32.

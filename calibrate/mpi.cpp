@@ -44,8 +44,12 @@ Profile calibrate_mpi(execute::Platform& platform, const MpiOptions& options, co
     profile = describe_machine("calibrate mpi", most_on_a_host(hosts));
     progress(0, fmt::format("rings between {} ranks", ranks));
     const auto backend = platform.open(rank, ranks, line, {});
-    const std::string measured = time_rings(backend->traffic(), rank, ranks, timing, line);
-    if (rank == 0) measure_core(profile, options.budget * 0.35, 0.6, progress);
+    SampleJournal journal(rank == 0 ? options.journal : "", journal_job("calibrate mpi", ranks, options.budget));
+    RingTiming timed = timing;
+    timed.journal = &journal;
+    timed.progress = progress;
+    const std::string measured = time_rings(backend->traffic(), rank, ranks, timed, line);
+    if (rank == 0) measure_core(profile, options.budget * 0.35, progress_share, journal, progress);
     line.barrier();  // the others wait asleep: nobody computes beside the measurement
     return measured;
   });

@@ -38,6 +38,25 @@ double slowest(double own, execute::Line& line) {
   return most;
 }
 
+/// What an interrupted run measured.
+struct Earlier {
+  std::string lines;
+  double seconds = 0;
+};
+
+Earlier earlier_of(const SampleJournal* journal) {
+  Earlier earlier;
+  if (journal == nullptr) return earlier;
+  for (const std::string& line : journal->earlier("ring")) {
+    double seconds = 0;
+    const auto last = line.rfind(' ') + 1;
+    std::from_chars(line.data() + last, line.data() + line.size(), seconds);
+    earlier.lines += line + '\n';
+    earlier.seconds += seconds;
+  }
+  return earlier;
+}
+
 }  // namespace
 
 std::string time_rings(execute::Collectives& collectives, int rank, int ranks, const RingTiming& options, execute::Line& line) {
@@ -45,11 +64,13 @@ std::string time_rings(execute::Collectives& collectives, int rank, int ranks, c
   std::vector<int> groups = options.group_sizes;
   groups.push_back(ranks);
   std::vector<std::byte> buffer(static_cast<std::size_t>(sizes.back().value()));
-  std::string out;
+  auto [out, spent] = earlier_of(rank == 0 ? options.journal : nullptr);
   const auto begin = Clock::now();
+  const auto used = [&, spent = spent] { return (spent + since(begin)) / options.budget.base(); };
   for (int round = 0;; ++round) {
     // Rank 0 decides when the time is up, and tells it by the barrier.
-    if (line.gather(rank == 0 && round > options.warm_up && since(begin) > options.budget.base() ? "stop" : "go")[0] == "stop") return out;
+    if (line.gather(rank == 0 && round > options.warm_up && used() > 1 ? "stop" : "go")[0] == "stop") return out;
+    if (rank == 0 && options.progress) options.progress(progress_share * std::clamp(used(), 0.0, 1.0), fmt::format("rings between {} ranks", ranks));
     for (const Bytes size : sizes)
       for (const int n : groups)
         for (const Collective kind : kinds) {
@@ -58,7 +79,10 @@ std::string time_rings(execute::Collectives& collectives, int rank, int ranks, c
           const auto start = Clock::now();
           collectives.run(members, {.kind = kind, .full = std::span(buffer).first(static_cast<std::size_t>(size.value()))});
           const double seconds = slowest(since(start), line);
-          if (rank == 0 && round >= options.warm_up) out += fmt::format("{} {} {} {}\n", static_cast<int>(kind), n, size.value(), seconds);
+          if (rank != 0 || round < options.warm_up) continue;
+          const std::string sample = fmt::format("{} {} {} {}", static_cast<int>(kind), n, size.value(), seconds);
+          if (options.journal != nullptr) options.journal->add("ring " + sample);
+          out += sample + '\n';
         }
   }
 }

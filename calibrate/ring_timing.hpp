@@ -8,6 +8,8 @@
 
 #include "calibrate/collective_samples.hpp"
 #include "calibrate/execute/backend.hpp"
+#include "calibrate/progress.hpp"
+#include "calibrate/sample_journal.hpp"
 
 namespace shardsim {
 
@@ -16,7 +18,12 @@ struct RingTiming {
   Bytes largest = mebibytes(4);      ///< of the payloads: 1 KiB, 1.5 KiB, 2 KiB, 3 KiB, ... up to this
   int warm_up = 1;                   ///< rounds that are not counted
   std::vector<int> group_sizes{};    ///< besides the whole world: groups of neighbours, all at work at once
+  SampleJournal* journal = nullptr;  ///< of rank 0: what an interrupted run measured counts, its time too, and new samples join it
+  Progress progress{};               ///< told by rank 0, up to `progress_share`
 };
+
+/// The rings' part of the progress bar of a calibration.
+inline constexpr double progress_share = 0.6;
 
 /// What a rank does: every collective at every size, again and again. Sizes are interleaved, so that a busy moment of the machine hits
 /// all of them. Returns one line "KIND RANKS SIZE SECONDS" for each measurement, the slowest rank's time, on rank 0 (nothing on others).

@@ -14,6 +14,7 @@
 #include "calibrate/local.hpp"
 #include "calibrate/mpi.hpp"
 #include "calibrate/nccl_tests.hpp"
+#include "calibrate/sample_journal.hpp"
 #include "calibrate/topo.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
@@ -58,20 +59,29 @@ ExitCode write_profile(const Arguments& arguments, Profile profile) {
   return ExitCode::done;
 }
 
+/// The samples are in the profile now: their journal has served.
+ExitCode write_measured(const Arguments& arguments, Profile profile) {
+  const ExitCode code = write_profile(arguments, std::move(profile));
+  remove_journal(journal_path(arguments.text("--output")));
+  return code;
+}
+
 ExitCode run_local(const Arguments& arguments) {
   LocalOptions options;
   options.ranks = static_cast<int>(arguments.integer("--ranks", 0, 2, 64));
   options.budget = Seconds{arguments.number("--seconds", options.budget.base(), 1, 3600)};
-  return write_profile(arguments, calibrate_local(options, show_progress));
+  options.journal = journal_path(arguments.text("--output"));
+  return write_measured(arguments, calibrate_local(options, show_progress));
 }
 
 ExitCode run_mpi(const Arguments& arguments) {
   const auto platform = execute::open_mpi_platform("calibrate mpi");
   MpiOptions options;
   options.budget = Seconds{arguments.number("--seconds", options.budget.base(), 1, 3600)};
+  options.journal = journal_path(arguments.text("--output"));
   Profile profile = calibrate_mpi(*platform, options, platform->reports() ? Progress(show_progress) : [](double, const std::string&) {});
   platform->close();
-  return platform->reports() ? write_profile(arguments, std::move(profile)) : ExitCode::done;
+  return platform->reports() ? write_measured(arguments, std::move(profile)) : ExitCode::done;
 }
 
 ExitCode run_cuda(const Arguments& arguments) {

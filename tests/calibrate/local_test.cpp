@@ -2,6 +2,10 @@
 #include "calibrate/local.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "calibrate/gpu.hpp"
 #include "sim/core/node.hpp"
@@ -32,6 +36,34 @@ TEST(CalibrateLocal, WritesAProfileThatReadsBackWhole) {
   const auto back = read_profile(*read_yaml(Source{"local.yaml", to_yaml(profile)}));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_yaml(*back), to_yaml(profile));
+}
+
+TEST(CalibrateLocal, AnInterruptedRunIsResumed) {
+  const std::string path = (std::filesystem::temp_directory_path() / ("shardsim-local-" + std::to_string(getpid()))).string();
+  const LocalOptions options{.ranks = 2, .budget = Seconds{1}, .journal = path};
+  struct Interrupted {};
+  const auto quiet = [](double, const std::string&) {};
+  // Stopped when the products begin: the ring and the memory are done.
+  EXPECT_THROW((void)calibrate_local(options, [](double, const std::string& what) { if (what == "matrix products") throw Interrupted{}; }), Interrupted);
+  std::string memory;
+  std::size_t samples = 0;
+  std::ifstream journal(path);
+  for (std::string line; std::getline(journal, line);) {
+    if (line.starts_with("memory ")) memory = line.substr(7);
+    samples += line.starts_with("ring ") ? 1 : 0;
+  }
+  ASSERT_GT(samples, 60u);
+  const Profile profile = calibrate_local(options, quiet);
+  EXPECT_EQ(profile.gpu.memory_bandwidth.base(), std::stod(memory));
+  std::int64_t counted = 0;
+  for (const CollectiveFit& fit : profile.collectives)
+    for (const auto& sample : fit.samples) counted += sample.repetitions;
+  EXPECT_GE(counted, static_cast<std::int64_t>(samples));
+  // Nothing is left to measure: the same samples give the same profile.
+  const Profile again = calibrate_local(options, quiet);
+  EXPECT_EQ(again.gpu.gemm.table.size(), profile.gpu.gemm.table.size());
+  EXPECT_EQ(again.gpu.gemm.table.front().time, profile.gpu.gemm.table.front().time);
+  std::filesystem::remove(path);
 }
 
 #ifndef SHARDSIM_GPU
