@@ -93,11 +93,11 @@ TEST(AllReduceAlgorithm, AutoAsksTheTuner) {
   const CollectiveTime large = all_reduce(cluster, gibibytes(1), {"node", 8, 1});
   EXPECT_EQ(large.algorithm, "nvls");
   EXPECT_EQ(large.model, "calibrated, 8 ranks on 1 node");
-  const CollectiveTime gather = CollectivePredictor(cluster).predict(Collective::all_gather, mebibytes(256), {"world", 64, 1});
+  const CollectiveTime gather = CollectivePredictor(cluster).predict(Collective::all_gather, gibibytes(4), {"world", 64, 1});
   EXPECT_EQ(gather.model, "NCCL's tuner, ring simple, 64 ranks on 8 nodes");
   EXPECT_EQ(gather.protocol, "simple");
   const RingPath path = ring_path(Group{"world", 64, 1}, cluster);
-  EXPECT_EQ(gather.time, SimTime::from(nccl_choice(nccl_system(cluster.profile, path), Collective::all_gather, mebibytes(256)).time));
+  EXPECT_EQ(gather.time, SimTime::from(nccl_choice(nccl_system(cluster.profile, path), Collective::all_gather, gibibytes(4)).time));
 }
 
 TEST(RingModel, StepwiseIsTheClosedFormForLongTransfers) {
