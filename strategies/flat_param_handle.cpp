@@ -255,6 +255,7 @@ void FlatParamHandles::step() {
       if (handle->shard == target.weights && handle->sharded_gradient.valid()) gradients.back() = {{handle->sharded_gradient}, {target.count}};
   }
   if (offload_) build_.synchronize({"FSDP::offload gradients", {}});
+  optimizer_.unscale(gradients, shard_group_, config_.stored);
   optimizer_.clip(gradients, shard_group_, default_stream, config_.stored, false);
   optimizer_.emit(gradients);
   for (const auto& handle : handles_) {

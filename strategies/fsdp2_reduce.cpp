@@ -209,6 +209,7 @@ void ParamGroups::step() {
     group->sharded_gradient = {};
   }
   if (offloads(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
+  optimizer_.unscale(gradients, dense_.gather, config_.stored);
   optimizer_.clip(gradients, dense_.gather, default_stream, config_.stored, false);
   optimizer_.emit(gradients);
   zero_grad(program_, buffers);

@@ -16,6 +16,7 @@ namespace shardsim {
 namespace {
 
 constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
+constexpr Elements foreach_chunk{600'000'000};
 constexpr std::int64_t smallest_sharded = 4096;  // elements; smaller tensors, and those that do not divide, are updated on every rank
 
 struct Bucket {
@@ -60,6 +61,7 @@ class OlmoDdp final : public Hooks {
         experts_(program.job), dp_{program.job.world_size, 1, build_.communicator("dp", "dp", program.job.world_size)},
         process_group_(build_.stream("process group")), gradients_(program), optimizer_(program), bucket_of_(program.model().parameters->size(), -1) {
     if (experts_.size() > 1) replicas_ = experts_.replicas(build_, program.job.world_size);
+    optimizer_.step_in_chunks_of(foreach_chunk);
     declare_parameters();
     make_buckets();
     for (const auto& group : optimizer_param_groups(program.model(), program.training().optimizer.split_weight_decay)) {

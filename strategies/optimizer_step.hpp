@@ -44,6 +44,14 @@ class OptimizerStep {
   /// The same for one target alone: optimizers that step group by group, or sub-group by sub-group.
   void emit_target(std::size_t target, const Gradients& gradients);
 
+  /// The foreach temporaries cover at most so many elements at once (OLMo-core steps in chunks).
+  void step_in_chunks_of(Elements most) { chunk_ = most; }
+
+  /// torch's GradScaler, where the job computes in fp16: gradients are unscaled in place and searched for inf and nan; the flag is all-reduced
+  /// over `communicator` (none: nothing is sharded), and the host reads it before it steps. Source: torch/amp/grad_scaler.py,
+  /// torch/distributed/fsdp/sharded_grad_scaler.py.
+  void unscale(const std::vector<Gradients>& gradients, CommunicatorId communicator, DType gradient_dtype);
+
   /// clip_grad_norm_: norms of the local gradients, one scalar all-reduce over `communicator` (none: nothing is sharded), scaling in
   /// place. Nothing if the job does not clip.
   void clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync);
@@ -60,6 +68,7 @@ class OptimizerStep {
   Program& program_;
   std::vector<OptimizerTarget> targets_;
   std::vector<Moments> moments_;
+  Elements chunk_;                     // none: everything at once
   bool created_ = false;
 };
 

@@ -19,6 +19,11 @@ ParameterCoordinator::ParameterCoordinator(Program& program, const Zero3Config& 
     : program_(program), build_(program.build), config_(config), submodules_(submodules), allgather_(build_.stream("allgather")),
       process_group_(build_.stream("process group")), groups_(program, config_.shard, config_.replicas > 1), states_(program.model().parameters->size()) {
   if (config_.hpz > 1) hpz_group_ = {config_.hpz, 1, build_.communicator("hpz", "hpz", config_.hpz)};
+  if (config_.hierarchical_gather) {
+    const std::int64_t local = config_.gpus_per_node, nodes = config_.shard / local;
+    intra_node_ = {local, 1, build_.communicator("intra-node", "intra-node", local)};
+    inter_node_ = {nodes, local, build_.communicator("inter-node", "inter-node", nodes, local)};
+  }
   declare_parameters();
 }
 
@@ -114,9 +119,25 @@ void ParameterCoordinator::all_gather_in_group(const std::vector<ParameterId>& p
     gather.payload += Elements{4 * n * ceil_div(payload.value() / n, quantization_group)};
     gather.source = gather.target = {};
   }
+  if (config_.hierarchical_gather) {
+    gather_between_nodes(payload, name);
+    gather.communicator = intra_node_.communicator;
+  }
   build_.wait_stream(process_group_, allgather_);
   handle.gather = build_.communicate({"DeepSpeed::all_gather", name}, process_group_, gather);
   handles_.push_back(std::move(handle));
+}
+
+/// _hierarchical_all_gather_params: first among the ranks of the same place in their nodes, synchronously on the current stream; what came is
+/// cloned and spread to where the gather inside the node expects it.
+void ParameterCoordinator::gather_between_nodes(Elements payload, UnitId name) {
+  const Elements part = payload / intra_node_.ranks;
+  const BufferId clone = build_.allocate({.label = {"inter-node output", name}, .category = Category::communication_buffers, .dtype = config_.parameters, .pool = allgather_,
+                                          .elements = part});
+  build_.communicate({"MiCS::all_gather between nodes", name}, allgather_,
+                     {.kind = Collective::all_gather, .communicator = inter_node_.communicator, .dtype = config_.parameters, .payload = part, .target = clone});
+  build_.copy({"param_chunk.copy_", name}, allgather_, {.source = clone, .target = clone, .count = part});
+  build_.free(clone);
 }
 
 /// A small parameter that is gathered while its release rules apply (not while the trace is recorded) stays from then on.

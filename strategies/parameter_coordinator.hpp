@@ -18,6 +18,7 @@ struct Zero3Config {
   bool overlap_comm = true, reduce_scatter = true;
   std::int64_t hpz = 1;                            ///< ranks of the secondary partition (ZeRO++), 1: none
   bool quantized_weights = false, quantized_gradients = false;
+  bool hierarchical_gather = false;                ///< MiCS: between nodes first, then inside them
   std::int64_t gpus_per_node = 8;                  ///< the first hop of quantised gradients stays inside a node
   DType parameters = DType::bf16, accumulation = DType::bf16, communication = DType::bf16, master = DType::fp32;
 };
@@ -69,6 +70,7 @@ class ParameterCoordinator {
   void declare_parameters();
   void all_gather(const std::vector<ParameterId>& parameters, UnitId name);
   void all_gather_in_group(const std::vector<ParameterId>& parameters, UnitId name);
+  void gather_between_nodes(Elements payload, UnitId name);
   void wait(ParameterId parameter);
   void rebuild(Handle& handle);
   void prefetch(const Submodule& submodule);
@@ -87,7 +89,7 @@ class ParameterCoordinator {
   const std::vector<Submodule>& submodules_;
   StreamId allgather_, process_group_;
   Zero3Partitions groups_;
-  RankGroup hpz_group_;
+  RankGroup hpz_group_, inter_node_, intra_node_;
   std::vector<ParameterState> states_;             // by parameter
   std::vector<Handle> handles_;
   std::vector<std::int32_t> trace_;

@@ -93,6 +93,7 @@ void Replicated::step() {
 }
 
 void Replicated::step(const OptimizerStep::Gradients& all, const OptimizerStep::Gradients& own) {
+  optimizer_.unscale({all}, {}, gradient_dtype());
   optimizer_.clip({all}, {}, {}, gradient_dtype(), false);
   optimizer_.emit({own});
   if (master_.valid())

@@ -151,6 +151,7 @@ Zero3Config zero3_config(const Job& job) {
   c.quantized_weights = !is_mics(job) && options.boolean("zero_quantized_weights", false);
   c.quantized_gradients = options.boolean("zero_quantized_gradients", false) && job.world_size > job.gpus_per_node;
   c.gpus_per_node = job.gpus_per_node;
+  c.hierarchical_gather = options.boolean("mics_hierarchical_params_gather", false) && c.shard > job.gpus_per_node;
   c.parameters = precision.parameters;
   c.accumulation = precision.gradients;
   c.communication = precision.reduce.value_or(precision.parameters);
@@ -206,6 +207,12 @@ void check_experts(const Job& job, Problems& problems) {
   if (options.boolean("zero_quantized_gradients", false)) problems.add(options.where("zero_quantized_gradients"), "zero3: experts split over ranks exclude zero_quantized_gradients");
 }
 
+void divides_nodes(const Job& job, Problems& problems) {
+  if (zero3_config(job).shard % job.gpus_per_node != 0)
+    problems.add(job.strategy.options.where("mics_hierarchical_params_gather"), "mics_hierarchical_params_gather: a shard group must be a whole number of nodes of " +
+                                                                                     std::to_string(job.gpus_per_node) + " GPUs");
+}
+
 void check_zero3(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
   const auto divides = [&](const char* name, std::int64_t whole, const char* what) {
@@ -215,6 +222,8 @@ void check_zero3(const Job& job, Problems& problems) {
   divides("mics_shard_size", job.world_size, "world");
   divides("zero_hpz_partition_size", job.world_size, "world");
   check_experts(job, problems);
+  if (options.boolean("mics_hierarchical_params_gather", false) && zero3_config(job).shard > job.gpus_per_node)
+    divides_nodes(job, problems);
   if (is_mics(job) && options.integer("mics_shard_size", job.world_size) < job.world_size && job.training.offload.optimizer != OffloadTarget::none)
     problems.add({}, "mics: local sharding has no support for CPU offloading", {"use offload: none, or mics_shard_size of the whole world"});
 }
@@ -235,6 +244,8 @@ std::vector<std::string> without_effect(const Job& job) {
   if (is_mics(job)) {
     for (const char* name : {"zero_hpz_partition_size", "zero_quantized_weights"})
       if (options.given(name)) warnings.push_back("mics: " + std::string(name) + " has no effect: MiCS gathers in its own way");
+    if (options.boolean("mics_hierarchical_params_gather", false) && !zero3_config(job).hierarchical_gather)
+      warnings.push_back("mics: mics_hierarchical_params_gather has no effect: a shard group lies inside one node");
   } else if (options.given("zero_hpz_partition_size") && options.integer("zero_hpz_partition_size", 1) == 1) {
     warnings.push_back("zero3: zero_hpz_partition_size has no effect: a secondary partition of one rank is none");
   }
@@ -282,6 +293,7 @@ StrategyEntry zero3_strategy() {
 StrategyEntry mics_strategy() {
   std::vector<OptionSpec> options = zero3_options();
   options.insert(options.begin(), {.name = "mics_shard_size", .kind = OptionKind::integer, .fallback = "the world", .help = "ranks of a shard group", .words = {}, .minimum = 1});
+  options.insert(options.begin() + 1, {.name = "mics_hierarchical_params_gather", .kind = OptionKind::boolean, .fallback = "false", .help = "gather between nodes first, then inside them", .words = {}});
   return {.info = {.name = "mics", .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)", .options = std::move(options)},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },

@@ -22,6 +22,7 @@ Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
     inter_node_ = build_.communicator("inter-node", "inter-node", config_.shard / config_.gpus_per_node, config_.gpus_per_node);
   }
   gradients_.resize(program.model().parameters->size());
+  place_.resize(gradients_.size());
   declare();
 }
 
@@ -50,6 +51,7 @@ void Zero3Gradients::declare_group(const std::vector<ParameterId>& trainable) {
       in_group = {};
     }
     sub_groups_.back().push_back(p);
+    place_[static_cast<std::size_t>(p.index)] = total;
     in_group += partition(p);
     total += partition(p);
   }
@@ -144,6 +146,22 @@ void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pend
               {.source = own, .target = groups_.experts().expert(ids.front()) ? expert_partitions_ : partitions_, .count = owned,
                .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device, .accumulate = micro_batch_ > 0});
   build_.free(flat);
+  if (replicate_group_.valid() && micro_batch_ + 1 == program_.micro_batches()) all_reduce_shards(ids);
+}
+
+/// allreduce_mics_shard_grads: at the accumulation boundary, bucket by bucket, what has just been added to the partitions is summed over the
+/// replicas, in place; partitions that stand side by side in one call.
+void Zero3Gradients::all_reduce_shards(const std::vector<ParameterId>& parameters) {
+  const auto length = [&](ParameterId p) { return each_padded(program_.model().at(p), config_.shard) / config_.shard; };
+  const auto start = [&](ParameterId p) { return place_[static_cast<std::size_t>(p.index)]; };
+  for (std::size_t i = 0; i < parameters.size();) {
+    const Elements first = start(parameters[i]);
+    Elements end = first;
+    for (; i < parameters.size() && start(parameters[i]) == end; ++i) end += length(parameters[i]);
+    build_.communicate({"MiCS::all_reduce", {}}, reduce_stream_,
+                       {.kind = Collective::all_reduce, .communicator = replicate_group_, .dtype = config_.accumulation, .payload = end - first,
+                        .target = partitions_, .offset = first});
+  }
 }
 
 /// all_to_all_quant_reduce takes matrices whose elements divide by twice the world; everything else is reduce-scattered.
@@ -186,16 +204,23 @@ void Zero3Gradients::reduce(const std::vector<Pending>& pending, BufferId flat, 
 
 void Zero3Gradients::epilogue() {
   reduce_and_partition();
-  if (replicate_group_.valid() && micro_batch_ + 1 == program_.micro_batches())  // MiCS: at the accumulation boundary
-    build_.communicate({"MiCS::all_reduce", {}}, reduce_stream_,
-                       {.kind = Collective::all_reduce, .communicator = replicate_group_, .dtype = config_.accumulation,
-                        .payload = build_.schedule().at(partitions_).elements, .target = partitions_});
   if (const OpId last = build_.last(reduce_stream_); last.valid()) build_.host_wait({"DeepSpeed::synchronize reduce stream", {}}, last);
   reduce_events_.clear();
 }
 
+/// fp16 only: one flag for all ranks, read by the host.
+void Zero3Gradients::all_reduce_overflow() {
+  const BufferId flag = build_.allocate({.label = {"overflow", {}}, .category = Category::temporaries, .dtype = DType::int8, .pool = default_stream, .elements = Elements{1}});
+  const OpId reduced = build_.communicate({"DeepSpeed::all_reduce overflow", {}}, default_stream,
+                                          {.kind = Collective::all_reduce, .communicator = groups_.all().communicator, .dtype = DType::int8, .reduction = Reduction::max,
+                                           .control = true, .payload = Elements{1}, .target = flag});
+  build_.free(flag);
+  build_.host_wait({"DeepSpeed::overflow.item", {}}, reduced);
+}
+
 /// One scalar (fp64) norm for each sub-group, then unscale, optimizer and copy to the 16-bit partitions sub-group by sub-group.
 void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
+  if (config_.parameters == DType::fp16) all_reduce_overflow();
   for (std::size_t i = 0; i < sub_groups_.size(); ++i) {
     const UnitId name = build_.unit("sub-group " + std::to_string(i));
     const BufferId norm = build_.allocate({.label = {"norm", name}, .category = Category::temporaries, .dtype = DType::fp64, .pool = default_stream, .elements = Elements{1}});

@@ -32,8 +32,10 @@ class Zero3Gradients {
   [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, bool shard);
   void reduce_and_partition_group(const std::vector<Pending>& pending);
   void reduce(const std::vector<Pending>& pending, BufferId flat, Elements payload);
+  void all_reduce_shards(const std::vector<ParameterId>& parameters);
   [[nodiscard]] bool quantized(ParameterId parameter) const;
   void reduce_quantized(ParameterId parameter);
+  void all_reduce_overflow();
   void step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard);
 
   Program& program_;
@@ -44,6 +46,7 @@ class Zero3Gradients {
   CommunicatorId replicate_group_, intra_node_, inter_node_;
   BufferId bucket_;                      ///< ipg buffer
   BufferId partitions_, expert_partitions_;  ///< grad_partitions_flat_buffer, by process group
+  std::vector<Elements> place_;          ///< by parameter: where its partition starts in them
   std::vector<std::vector<ParameterId>> sub_groups_;
   std::vector<BufferId> masters_, gradients_;  ///< fp32 partitions by sub-group; .grad by parameter
   std::vector<Pending> pending_;

@@ -194,7 +194,7 @@ std::vector<std::string> cannot_execute(const Job& job) {
   if (job.training.offload.parameters != OffloadTarget::none || job.training.offload.optimizer != OffloadTarget::none)
     reasons.emplace_back("offloading is not executed: set training.offload to none");
   if (!job.training.warm) reasons.emplace_back("only warm steps are executed: set training.warm to true");
-  for (const char* option : {"reduce_scatter_with_fp32_accumulation", "zero_quantized_weights", "zero_quantized_gradients"})
+  for (const char* option : {"reduce_scatter_with_fp32_accumulation", "zero_quantized_weights", "zero_quantized_gradients", "mics_hierarchical_params_gather"})
     if (job.strategy.options.boolean(option, false)) reasons.push_back(std::string(option) + " is not executed: leave it out");
   if (job.world_size > 64) reasons.push_back(std::to_string(job.world_size) + " ranks are more than one machine runs (64)");
   return reasons;

@@ -47,6 +47,28 @@ TEST_P(EveryStrategy, SchedulesAreValidAndMemoryReturns) {
       }
 }
 
+OwnedJob job_of(const std::string& preset, const std::string& strategy, const Trainable& trainable, JobOptions options) {
+  OwnedJob owned = make_job(preset_named(preset), strategy, options);
+  owned.model = *build_model(preset_named(preset), owned.job.training, trainable);
+  owned.job.model = owned.model.get();
+  return owned;
+}
+
+/// Tied weights (GPT-2's head is its embedding), adapters of rank 4, and a subset by name: one gradient each, none for what is frozen.
+TEST_P(EveryStrategy, TiedWeightsAndTrainableSubsets) {
+  const Trainable lora{.all = false, .lora_rank = 4, .targets = {"q_proj", "v_proj"}, .patterns = {}}, norms{.all = false, .lora_rank = 0, .targets = {}, .patterns = {"*norm*"}};
+  for (const auto& [preset, trainable] : std::vector<std::pair<std::string, Trainable>>{{"gpt2", {}}, {"llama-3.2-1b", lora}, {"llama-3.2-1b", norms}})
+    for (const std::int64_t n : {1, 3, 8})
+      for (const bool warm : {true, false}) {
+        const OwnedJob owned = job_of(preset, GetParam(), trainable, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm});
+        const Schedule schedule = valid_schedule(owned);
+        EXPECT_EQ(sum(fold_memory(schedule, nullptr, 1).at_peak), fold_memory(schedule, nullptr, 1).peak);
+        if (trainable.all) continue;
+        const Traffic whole = traffic_of(job_of(preset, GetParam(), {}, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm}));
+        EXPECT_LE(traffic_of(owned).total, whole.total) << preset << n;
+      }
+}
+
 TEST_P(EveryStrategy, OneRankSendsNothing) {
   for (Semantics semantics : {Semantics::framework, Semantics::textbook})
     EXPECT_EQ(sent(toy(), GetParam(), {.ranks = 1, .micro_batches = 2, .semantics = semantics}), 0);
@@ -69,6 +91,18 @@ TEST_P(EveryStrategy, AllRanksIssueTheSameCollectives) {
     for (options.rank = 1; options.rank < options.ranks; ++options.rank)
       EXPECT_EQ(collectives(valid_schedule(make_job(toy(), GetParam(), options))), first) << options.rank;
   }
+}
+
+// Where a library sends more or less than the papers count, one line says why.
+TEST_P(EveryStrategy, SaysWhyItDiffersFromThePapers) {
+  for (const std::int64_t n : {2, 4, 8})
+    for (const std::int32_t g : {1, 3})
+      for (const std::optional<DType> reduce : {std::optional<DType>{}, std::optional(DType::fp32)}) {
+        const OwnedJob owned = make_job(equal_blocks(3), GetParam(), {.ranks = n, .micro_batches = g, .reduce = reduce});
+        const Schedule schedule = valid_schedule(owned);
+        const std::int64_t framework = account(schedule, owned.model->total()).total.value(), papers = textbook(owned.job).sent_per_rank.value();
+        EXPECT_TRUE(std::abs(framework - papers) <= 1 || !schedule.differs_because.empty()) << n << " " << g;
+      }
 }
 
 TEST_P(EveryStrategy, MoreRanksNeverSendLess) {

@@ -9,6 +9,7 @@
 
 #include "jobs.hpp"
 #include "schedule_facts.hpp"
+#include "sim/engine/memory.hpp"
 
 namespace shardsim::testing {
 namespace {
@@ -194,6 +195,47 @@ TEST(Formulas, MegatronAndOlmo) {
   const auto wire = [](const Point& p) { return p.reduce ? p.e_r() : 4.0; };
   expect_equal({"olmo_ddp", {}, [&](const Point& p) { return phi(p.n) * (2 * wire(p) * p.psi() + p.e_p() * shardable(p)); }});
   expect_equal({"olmo_ddp", {{"no_sync", false}}, [&](const Point& p) { return phi(p.n) * (p.micro_batches() * 2 * wire(p) * p.psi() + p.e_p() * shardable(p)); }});
+}
+
+// Persistent bytes: what is alive together at the end of backward of a warm step, Adam with fp32 moments ---------------------------------
+
+std::int64_t persistent(const OwnedJob& owned) { return sum(fold_memory(valid_schedule(owned), nullptr, 1).persistent).value(); }
+
+TEST(Formulas, PersistentBytes) {
+  const Given nothing_persists{{"stage3_param_persistence_threshold", std::int64_t{0}}};
+  for (const auto& architecture : {toy(), equal_blocks(2, 12)})
+    for (const std::int64_t n : {1, 2, 4, 8}) {
+      const auto job = [&](const char* strategy, Given options, std::optional<DType> master = DType::fp32, DType dtype = DType::bf16) {
+        return make_job(architecture, strategy, {.ranks = n, .parameters = dtype, .gradients = dtype, .master = master, .options = std::move(options)});
+      };
+      const OwnedJob plain = job("ddp", {{"gradient_as_bucket_view", true}});
+      const Point point{.n = n, .g = 1, .architecture = architecture, .model = plain.model};
+      const auto psi = static_cast<std::int64_t>(point.psi());
+      EXPECT_EQ(persistent(plain), 16 * psi);                                                                        // 2 + 2 + 12
+      EXPECT_EQ(persistent(job("ddp", {{"gradient_as_bucket_view", true}}, std::nullopt, DType::fp32)), 16 * psi);  // 4 + 4 + 8
+      const auto each = static_cast<std::int64_t>(point.each(n)), units = static_cast<std::int64_t>(point.units(n, true, true)), rows = static_cast<std::int64_t>(point.rows(n, true, true));
+      EXPECT_EQ(persistent(job("zero3", nothing_persists)), 16 * each / n);  // 2 + 12 + 2: bf16 partitions, gradients in bf16
+      EXPECT_EQ(persistent(job("fsdp1", {})), 16 * units / n);
+      // FSDP2 pads storage and gradients on every rank; the optimizer's states are those of real rows: rank 0 has full chunks.
+      EXPECT_EQ(persistent(job("fsdp2", {})), 16 * rows / n);
+      if (n < 2) continue;
+      EXPECT_EQ(persistent(job("fsdp2", {{"replicate", std::int64_t{2}}})), 16 * static_cast<std::int64_t>(point.rows(n / 2, true, true)) / (n / 2));
+    }
+}
+
+TEST(Formulas, PersistentBytesOfShardedOptimizers) {
+  for (const std::int64_t n : {1, 2, 4, 8}) {
+    const OwnedJob zero1 = make_job(equal_blocks(3), "zero1", {.ranks = n}), zero2 = make_job(equal_blocks(3), "zero2", {.ranks = n});
+    const std::int64_t psi = zero1.model->total().value();
+    const auto states = [&](const OwnedJob& owned) {
+      const ByCategory persistent = fold_memory(valid_schedule(owned), nullptr, 1).persistent;
+      return persistent[static_cast<std::size_t>(Category::parameters)].value() + persistent[static_cast<std::size_t>(Category::optimizer_states)].value();
+    };
+    EXPECT_EQ(states(zero1), 2 * psi + 12 * psi / n);
+    EXPECT_EQ(states(zero2), 2 * psi + 12 * psi / n);
+    EXPECT_EQ(persistent(make_job(equal_blocks(3), "megatron", {.ranks = n})), 6 * psi + 12 * psi / n);
+    EXPECT_EQ(persistent(make_job(equal_blocks(3), "olmo_ddp", {.ranks = n})), 6 * psi + 12 * psi / n);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "jobs.hpp"
+#include "schedule_facts.hpp"
 
 namespace shardsim::testing {
 namespace {
@@ -58,6 +59,26 @@ TEST(Fsdp1Bytes, NoSyncReducesOnce) {
   JobOptions options{.ranks = 4, .micro_batches = 3, .options = {{"no_sync", true}}};
   const std::int64_t blocks = 3 * 64 * 64;
   EXPECT_EQ(sent(equal_blocks(3), "fsdp1", options), (3 * 2 * 2 * blocks + 2 * blocks) * 3 / 4);
+}
+
+// Full flat parameters alive at once, in host order: the root's stay; forward has one unit, backward two where the next is prefetched before this
+// one computes (BACKWARD_PRE), one or two where after (BACKWARD_POST), one without.
+TEST(Fsdp1Memory, UnitsAliveAtOnce) {
+  const auto model = inline_layers("- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 4, block: true, parameters: {w: [64, 64]}}\n");
+  const std::int64_t unit = 2 * 64 * 64, root = 2 * 128 * 64;
+  const auto most = [&](const char* prefetch, bool forward_prefetch, Phase phase) {
+    const Schedule s = valid_schedule(make_job(model, "fsdp1", {.ranks = 4, .options = {{"backward_prefetch", std::string(prefetch)}, {"forward_prefetch", forward_prefetch}}}));
+    const std::vector<std::int64_t> alive = alive_after(s, labelled("unsharded flat parameter"));
+    std::int64_t found = 0;
+    for (std::size_t i = 0; i < s.ops.size(); ++i)
+      if (s.ops[i].phase == phase) found = std::max(found, alive[i + 1]);
+    return found;
+  };
+  EXPECT_EQ(most("BACKWARD_PRE", false, Phase::forward), root + unit);
+  EXPECT_EQ(most("BACKWARD_PRE", true, Phase::forward), root + 2 * unit);
+  EXPECT_EQ(most("BACKWARD_PRE", false, Phase::backward), root + 2 * unit);
+  EXPECT_EQ(most("BACKWARD_POST", false, Phase::backward), root + unit);
+  EXPECT_EQ(most("none", false, Phase::backward), root + unit);
 }
 
 // Eight units and a root: which op each wait of the rate limiter is on.

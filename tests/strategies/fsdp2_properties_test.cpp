@@ -74,6 +74,32 @@ TEST(Fsdp2MemoryBounds, CpuOffload) {
   EXPECT_EQ(most_in(s, Phase::step), 0);
 }
 
+/// Bytes of B, P, G and R after each change in host order, for a root (an embedding) of r elements and three blocks of u: 2 bytes gathered, 4
+/// reduced. The root is gathered first and reduced last, and its parameters stay all the while.
+TEST(Fsdp2Memory, HostOrderWithARoot) {
+  using Pair = std::pair<std::int64_t, std::int64_t>;  // coefficients of u and r
+  const std::vector<Pair> expected{{0, 2}, {0, 4}, {2, 4}, {2, 2}, {4, 2}, {2, 2}, {4, 2}, {2, 2}, {4, 2}, {2, 2}, {4, 2}, {2, 2}, {4, 2}, {2, 2}, {0, 2},  // forward
+                                   {2, 2}, {4, 2}, {2, 2}, {4, 2}, {6, 2}, {4, 2}, {8, 2}, {6, 2}, {8, 2}, {6, 2}, {8, 2}, {10, 2}, {8, 2}, {4, 2}, {8, 2}, {6, 2},
+                                   {8, 2}, {6, 2}, {8, 2}, {6, 2}, {2, 2}, {6, 2}, {4, 2},                          // backward of the blocks
+                                   {4, 4}, {4, 2}, {0, 2}, {0, 6}, {0, 4}, {0, 0}};                                 // final callback
+  const std::int64_t u = 64 * 64, r = 128 * 64;
+  const auto model = inline_layers("- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 3, block: true, parameters: {w: [64, 64]}}\n");
+  const Schedule s = valid_schedule(make_job(model, "fsdp2", {.ranks = 4, .reduce = DType::fp32}));
+  std::vector<std::int64_t> held, wanted;
+  std::int64_t now = 0;
+  for (const Op& op : s.ops) {
+    const auto* a = std::get_if<Allocate>(&op.action);
+    const auto* f = std::get_if<Free>(&op.action);
+    if (!a && !f) continue;
+    const Buffer& b = s.at(a ? a->buffer : f->buffer);
+    const std::string_view verb = b.label.verb;
+    if (verb != "all-gather output" && verb != "unsharded parameters" && verb != "unsharded .grad" && verb != "reduce-scatter input") continue;
+    held.push_back(now += (a ? 1 : -1) * b.size().value());
+  }
+  for (const auto& [of_block, of_root] : expected) wanted.push_back(of_block * u + of_root * r);
+  EXPECT_EQ(held, wanted);
+}
+
 // Counts ---------------------------------------------------------------------------------------------------------------------------------
 
 std::int64_t count(const Schedule& schedule, Collective kind, std::optional<Phase> phase = std::nullopt) {

@@ -55,6 +55,18 @@ TEST(Clipping, SendsOneScalarWhereGradientsAreSharded) {
   EXPECT_EQ(traffic_of(owned).control.value(), 0);
 }
 
+// fp16: torch's GradScaler reads one flag on the host before it steps; where gradients are sharded it is all-reduced first.
+TEST(GradScaler, AllReducesTheFlagOfShards) {
+  for (const auto& [strategy, sent] : std::vector<std::pair<std::string, std::int64_t>>{{"naive_dp", 0}, {"ddp", 0}, {"zero_redundancy", 0}, {"fsdp1", 6}, {"fsdp2", 6}})
+    for (const DType dtype : {DType::bf16, DType::fp16}) {
+      const OwnedJob owned = make_job(equal_blocks(3), strategy, {.ranks = 4, .parameters = dtype, .gradients = dtype});
+      const Schedule schedule = valid_schedule(owned);
+      EXPECT_EQ(account(schedule, owned.model->total()).control.value(), dtype == DType::fp16 ? sent : 0) << strategy;
+      const auto reads = std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) { return op.label.verb == std::string("found_inf.item"); });
+      EXPECT_EQ(reads, dtype == DType::fp16 ? 1 : 0) << strategy;
+    }
+}
+
 // The first step makes the states: they are not there in forward and backward.
 TEST(LazyStates, AppearInTheFirstStep) {
   const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .warm = false});

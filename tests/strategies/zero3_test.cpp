@@ -48,6 +48,19 @@ TEST(Zero3Gathers, FirstMicroBatchRecordsAndGathersEverything) {
   EXPECT_EQ(llama({.ranks = 8, .checkpointing = Checkpointing::full, .warm = false}).elements, 19'952'304'128 + 3 * block_norms + 2 * last_norm);
 }
 
+// Llama-3-8B: the head alone has 525 million parameters, so less is retained; checkpointing changes nothing.
+TEST(Zero3Gathers, Llama3_8B) {
+  for (const Checkpointing checkpointing : {Checkpointing::none, Checkpointing::full})
+    EXPECT_EQ(gathered(valid_schedule(make_job(preset_named("llama-3-8b"), "zero3", {.ranks = 8, .checkpointing = checkpointing}))).elements, 15'098'445'824);
+}
+
+// The overflow flag of fp16 is one byte more than the norm's eight, which bf16 sends too.
+TEST(Zero3Step, ChecksOverflowInFp16Only) {
+  const auto control = [](DType dtype) { return traffic_of(make_job(equal_blocks(3), "zero3", {.ranks = 4, .parameters = dtype, .gradients = dtype})).control.value(); };
+  EXPECT_EQ(control(DType::bf16), 2 * 3 * 8 / 4);
+  EXPECT_EQ(control(DType::fp16), (2 * 3 * 9 + 3) / 4);
+}
+
 TEST(Zero3Bytes, Llama2_7B) {
   const auto gigabytes = [](std::int64_t n, std::int32_t g) {
     return static_cast<double>(sent(preset_named("llama-2-7b"), "zero3", {.ranks = n, .micro_batches = g})) / 1e9;
@@ -112,6 +125,45 @@ TEST(Zero3PlusPlus, TogetherEachKeepsToItsPart) {
   EXPECT_EQ(sent_by(Collective::all_gather), 3 * (psi + 8 * 4) * 7 / 8 + 3 * 3 * 2 * psi / 2);  // one group of 520 values a rank: one scale
   EXPECT_EQ(sent_by(Collective::reduce_scatter), 2 * 3 * 2 * 64 * 7 / 8);
   EXPECT_EQ(sent_by(Collective::all_to_all), 2 * 3 * ((matrix / 2 + 64 * 4) * 3 / 4 + (matrix / 8 + 16 * 4) / 2));
+}
+
+/// Shard groups of two nodes: gathered between the nodes on a quarter, then inside them; as many bytes in all as in one gather.
+TEST(Mics, GathersBetweenNodesFirst) {
+  JobOptions options{.ranks = 16};
+  options.options = {{"mics_shard_size", std::int64_t{8}}, {"mics_hierarchical_params_gather", true}, {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  OwnedJob owned = make_job(equal_blocks(4), "mics", options);
+  owned.job.gpus_per_node = 4;
+  const std::int64_t matrix = 64 * 64;
+  std::int64_t between = 0, inside = 0;
+  const Schedule schedule = valid_schedule(owned);
+  for (const Op& op : schedule.ops) {
+    const auto* c = std::get_if<Communicate>(&op.action);
+    if (!c || c->kind != Collective::all_gather) continue;
+    const Group& group = schedule.group_of(c->communicator);
+    EXPECT_EQ(c->payload.value(), group.stride == 4 ? matrix / 4 : matrix);
+    ++(group.stride == 4 ? between : inside);
+    EXPECT_EQ(group.size, group.stride == 4 ? 2 : 4);
+  }
+  EXPECT_EQ(between, 2 * 4);
+  EXPECT_EQ(inside, 2 * 4);
+  EXPECT_EQ(traffic_of(owned).sent_per_rank[static_cast<std::size_t>(Collective::all_gather)].value(), 2 * 4 * 2 * matrix * 7 / 8);
+  owned.job.gpus_per_node = 8;
+  EXPECT_NE(emit(owned.job).warnings.front().find("lies inside one node"), std::string::npos);
+  owned.job.gpus_per_node = 3;
+  EXPECT_NE(check(owned.job).text().find("a whole number of nodes of 3 GPUs"), std::string::npos);
+}
+
+/// The partitions' all-reduce follows each bucket's reduce-scatter in the last micro-batch, before backward has ended.
+TEST(Mics, AllReducesShardsBucketByBucket) {
+  JobOptions options{.ranks = 8, .micro_batches = 2};
+  options.options = {{"mics_shard_size", std::int64_t{4}}, {"reduce_bucket_size", std::int64_t{64 * 64}}};
+  std::vector<std::pair<std::int32_t, std::int64_t>> calls;  // micro-batch, where
+  const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "mics", options));
+  for (const Op& op : schedule.ops)
+    if (const auto* c = std::get_if<Communicate>(&op.action); c && c->kind == Collective::all_reduce && !c->control) calls.emplace_back(op.micro_batch, c->offset.value());
+  const std::int64_t part = 64 * 64 / 4;
+  EXPECT_EQ(calls, (std::vector<std::pair<std::int32_t, std::int64_t>>{{1, 2 * part}, {1, part}, {1, 0}}));
 }
 
 TEST(Mics, GathersInGroupsAndReducesAcrossThem) {
