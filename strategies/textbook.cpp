@@ -16,6 +16,13 @@ Bytes ceil_ratio(__int128 numerator, std::int64_t denominator) { return Bytes{st
 
 }  // namespace
 
+/// FSDP1's strategies that replicate: NO_SHARD everywhere, the hybrid ones over nodes unless told otherwise.
+static std::int64_t fsdp1_replicas(const Job& job) {
+  const std::string strategy = job.strategy.options.word("sharding_strategy", "FULL_SHARD");
+  if (strategy == "NO_SHARD") return job.world_size;
+  return strategy.find("HYBRID") == std::string::npos ? 1 : std::max<std::int64_t>(1, job.world_size / job.gpus_per_node);
+}
+
 TextbookPlan textbook_plan(const Job& job) {
   const std::string& name = job.strategy.name;
   TextbookPlan plan;
@@ -32,6 +39,7 @@ TextbookPlan textbook_plan(const Job& job) {
     throw std::logic_error("no textbook scheme for strategy " + name);
   }
   const Options& options = job.strategy.options;
+  if (name == "fsdp1") plan.replicas = fsdp1_replicas(job);
   if (options.given("replicate")) plan.replicas = options.integer("replicate", 1);
   if (options.given("mics_shard_size")) plan.replicas = job.world_size / options.integer("mics_shard_size", job.world_size);
   plan.shard = job.world_size / std::max<std::int64_t>(1, plan.replicas);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "cli/simulation_job.hpp"
 
@@ -188,6 +189,12 @@ TEST(Cases, U133ZeroOneShardsTheOptimizerOnly) {
     EXPECT_NEAR(static_cast<double>(r.memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value()) / 1048576.0, 3 * 474.8 / static_cast<double>(n), 0.01 * 474.8);
     EXPECT_NEAR(static_cast<double>(r.memory.persistent[static_cast<std::size_t>(Category::parameters)].value()) / 1048576.0, 237.4, 0.1);
   }
+}
+
+// The same as scenarios: what `shardsim check scenarios/cases` holds them to.
+TEST(Cases, ScenariosMeetTheirExpectations) {
+  setenv("SHARDSIM_DATA", SHARDSIM_SOURCE_DIR "/scenarios", 1);
+  EXPECT_EQ(std::system(SHARDSIM_EXECUTABLE " check " SHARDSIM_SOURCE_DIR "/scenarios/cases > /dev/null"), 0);
 }
 
 }  // namespace

@@ -34,6 +34,19 @@ TEST(Textbook, ReplicasAddAnAllReduceOfTheShard) {
   EXPECT_EQ(traffic_of(owned).total, textbook(owned.job).sent_per_rank);
 }
 
+// FSDP1's strategies without replicate: NO_SHARD is data parallelism, the hybrid ones replicate over nodes.
+TEST(Textbook, FollowsFsdp1sShardingStrategy) {
+  const std::int64_t psi = 2 * 64 * 64;
+  const auto book = [&](const char* strategy) {
+    const OwnedJob owned = make_job(equal_blocks(2, 64), "fsdp1", {.ranks = 16, .semantics = Semantics::textbook, .options = {{"sharding_strategy", std::string(strategy)}}});
+    EXPECT_EQ(traffic_of(owned).total, textbook(owned.job).sent_per_rank) << strategy;
+    return textbook(owned.job).sent_per_rank.value();
+  };
+  EXPECT_EQ(book("FULL_SHARD"), 6 * psi * 15 / 16);
+  EXPECT_EQ(book("NO_SHARD"), 4 * psi * 15 / 16);
+  EXPECT_EQ(book("HYBRID_SHARD"), 6 * psi * 7 / 8 + 4 * psi / 8 / 2);
+}
+
 // States by hand: 2 + 2 + 12 bytes a parameter, sharded stage by stage; the schedule holds them at the end of backward.
 TEST(Textbook, StatesAreHeldAsTheStageSays) {
   const std::int64_t psi = 3 * 64 * 64, n = 4;
