@@ -163,12 +163,25 @@ class Ddp final : public Hooks {
     const double scale = 1.0 / static_cast<double>(program_.job.world_size);
     const UnitId name = build_.unit(program_.model().at(p).name);
     const bool aliased = in_bucket_[static_cast<std::size_t>(p.index)];
-    const BufferId source = aliased ? bucket.buffer : replicated_.gradient(p);
+    const BufferId source = aliased ? view_in_bucket(p, bucket) : replicated_.gradient(p);
     build_.copy({aliased ? "Reducer::div" : "Reducer::mul_out", name}, ScheduleBuilder::compute_stream(),
-                {.source = source, .target = bucket.buffer, .count = count, .scale = scale});
+                {.source = source, .target = aliased ? source : bucket.buffer, .count = count, .scale = scale});
     if (!view_ || aliased) return;
     replicated_.free_gradient(p);
     in_bucket_[static_cast<std::size_t>(p.index)] = true;
+  }
+
+  /// The parameter's place in its bucket.
+  [[nodiscard]] BufferId view_in_bucket(ParameterId p, const Bucket& bucket) {
+    const auto here = std::find(bucket.parameters.begin(), bucket.parameters.end(), p);
+    Buffer view = build_.schedule().at(bucket.buffer);
+    view.label = {"bucket view", build_.unit(program_.model().at(p).name)};
+    view.role = Role::none;
+    view.layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))});
+    view.elements = program_.model().at(p).elements;
+    view.view_of = bucket.buffer;
+    view.view_offset = total_elements(program_.model(), std::span(bucket.parameters.begin(), here));
+    return build_.buffer(view);
   }
 
   void all_reduce(Bucket& bucket) {
