@@ -2,17 +2,26 @@
 // Microbenchmarks on NVIDIA GPUs. Built with -DSHARDSIM_GPU=ON where CUDA is found; otherwise the functions say that they are missing.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "calibrate/progress.hpp"
 #include "sim/core/profile.hpp"
 
 namespace shardsim {
 
-/// `base` with what one GPU of this machine measures: launch cost, products, memory-bound kernels, host link.
+/// `base` with what the GPUs of this machine measure: launch cost, products, memory-bound kernels, fused AdamW, host link; with two or more,
+/// products beside a collective. Attention in pieces is noted, not used: flash attention's share of the peak stays the base's.
 /// EnvironmentError without a GPU or in a build without CUDA.
 [[nodiscard]] Profile calibrate_cuda(Profile base, const Progress& progress);
 
-/// `base` with all-reduce, all-gather, reduce-scatter and broadcast of the GPUs of this machine over NCCL.
-/// EnvironmentError with fewer than two GPUs or in a build without NCCL.
-[[nodiscard]] Profile calibrate_nccl(Profile base, const Progress& progress);
+struct NcclOptions {
+  std::string groups;   ///< "2,4,8": ranks that are timed together, the first of all; empty: all
+};
+
+/// `base` with all-reduce, all-gather, reduce-scatter and broadcast over NCCL: between the GPUs of this process, or between the ranks that
+/// torchrun, mpirun or srun started, a GPU each. Nothing in ranks other than the first: one writes what was measured.
+/// EnvironmentError with fewer than two ranks or in a build without NCCL.
+[[nodiscard]] std::optional<Profile> calibrate_nccl(Profile base, const NcclOptions& options, const Progress& progress);
 
 }  // namespace shardsim

@@ -3,6 +3,7 @@
 #ifdef SHARDSIM_GPU
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,9 @@
 #include "calibrate/gpu.hpp"
 #include "calibrate/gpu/check.hpp"
 #include "calibrate/gpu_device.hpp"
+#include "calibrate/launch.hpp"
+#include "calibrate/nccl_rounds.hpp"
+#include "calibrate/statistics.hpp"
 #include "sim/core/problem.hpp"
 
 namespace shardsim {
@@ -38,6 +42,67 @@ auto measured(const char* command, const Measure& measure) {
   }
 }
 
+/// Launches, memory-bound kernels and the host's link. The share of HBM that kernels reach is the median of the four kinds.
+void measure_memory(Profile& base, const std::string& device) {
+  Gpu& gpu = base.gpu;
+  const gpu::LaunchCost launch = gpu::launch_cost();
+  gpu.device_kernel_gap = Seconds{launch.device_gap};
+  base.origins["gpu.device_kernel_gap"] = fmt::format("measured: calibrate cuda on {}; the host issues a kernel in {:.2f} us without a framework", device,
+                                                      1e6 * launch.host_issue);
+  constexpr std::size_t bytes = std::size_t{1} << 30;
+  const double copy = gpu::copy_bytes_per_second(bytes);
+  const gpu::KernelRates rates = gpu::kernel_rates(bytes);
+  const double peak = gpu.memory_bandwidth.base();
+  gpu.elementwise_efficiency = median({copy / peak, rates.add / peak, rates.norm / peak, rates.adamw / peak});
+  base.origins["gpu.elementwise_efficiency"] =
+      fmt::format("measured: calibrate cuda on {}; TB/s read and written: copy {:.3f}, add {:.3f}, norm {:.3f}, fused AdamW {:.3f}", device, 1e-12 * copy,
+                  1e-12 * rates.add, 1e-12 * rates.norm, 1e-12 * rates.adamw);
+  const gpu::HostLink link = gpu::host_link(std::size_t{256} << 20);
+  gpu.host_link = ByteRate{std::min(link.up, link.down)};
+  base.origins["gpu.host_link"] =
+      fmt::format("measured: calibrate cuda on {}; GB/s to the device {:.1f}, back {:.1f}", device, 1e-9 * link.up, 1e-9 * link.down);
+}
+
+/// What attention in pieces reaches, on the half of the products that the mask leaves: a floor under any fused kernel.
+void note_attention(Profile& base, const std::string& device) {
+  constexpr int maps = 64, tokens = 4096, head_dim = 128;
+  const double seconds = gpu::attention_seconds(maps, tokens, head_dim);
+  const double flops = 2.0 * maps * static_cast<double>(tokens) * tokens * head_dim;  // 4 s^2 d for each map, half of it masked
+  const auto found = base.gpu.peak.find(DType::bf16);
+  const double share = found == base.gpu.peak.end() ? 0 : flops / seconds / found->second.base();
+  std::string& origin = base.origins["gpu.attention_efficiency"];
+  origin += fmt::format("{}calibrate cuda on {}: attention in pieces (products and softmax, {} tokens) reaches {:.3f}, a fused kernel more",
+                        origin.empty() ? "of the base; " : "; ", device, tokens, share);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// Times every group between the GPUs of this process.
+void time_here(const NcclRounds& plan, const std::vector<int>& groups, CollectiveSamples& samples, const Progress& progress) {
+  const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", one process";
+  for (const int ranks : groups) {
+    const auto timer = gpu::time_devices(ranks, plan.largest.value());
+    measure_rounds(plan, timer.get(), ranks, 1, nullptr, origin, samples, progress);
+  }
+}
+
+/// Times every group between launched ranks. Rank 0 makes the groups' ids; who is not in a group waits for the others at each sample.
+void time_together(const NcclRounds& plan, const NcclOptions& options, const Launch& launch, CollectiveSamples& samples, const Progress& progress) {
+  const std::unique_ptr<execute::Line> line = meet(launch);
+  const std::vector<std::string> hosts = line->gather(host_name());
+  const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", a process for each GPU, " + launch.launcher;
+  for (const int ranks : group_sizes(options.groups, launch.ranks)) {
+    const std::string id = line->gather(launch.rank == 0 ? gpu::make_unique_id() : std::string()).front();
+    std::unique_ptr<gpu::CollectiveTimer> timer;
+    if (launch.rank < ranks) timer = gpu::time_rank(launch.local_rank % gpu::device_count(), id, launch.rank, ranks, plan.largest.value());
+    measure_rounds(plan, timer.get(), ranks, nodes_of(hosts, ranks), line.get(), origin, samples, launch.rank == 0 ? progress : [](double, const std::string&) {});
+  }
+}
+
 }  // namespace
 
 Profile calibrate_cuda(Profile base, const Progress& progress) {
@@ -49,11 +114,15 @@ Profile calibrate_cuda(Profile base, const Progress& progress) {
     gpu.capacity = Bytes{device.memory};
     gpu.multiprocessors = device.multiprocessors;
     if (gpu.peak.empty()) throw EnvironmentError("calibrate cuda: --base is missing: the peak of this GPU is taken from a profile, not measured");
-    progress(0, "copies and launches");
-    gpu.device_kernel_gap = Seconds{gpu::kernel_gap_seconds()};
-    const ByteRate copy{gpu::copy_bytes_per_second(std::size_t{1} << 30)};
-    gpu.elementwise_efficiency = copy / gpu.memory_bandwidth;
-    gpu.host_link = ByteRate{gpu::host_link_bytes_per_second(std::size_t{256} << 20)};
+    progress(0, "launches and copies");
+    measure_memory(base, device.name);
+    progress(0.05, "attention");
+    note_attention(base, device.name);
+    if (const int devices = gpu::device_count(); devices > 1) {
+      progress(0.08, "products beside a collective");
+      gpu.overlap_slowdown = std::max(0.0, gpu::overlap_slowdown(devices));
+      base.origins["gpu.overlap_slowdown"] = fmt::format("measured: calibrate cuda, products of 4096 beside all-reduces of {} GPUs", devices);
+    }
     GemmPoints points;
     const auto all = shapes();
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -63,27 +132,26 @@ Profile calibrate_cuda(Profile base, const Progress& progress) {
     }
     gpu.gemm = fit_gemm(gpu, points);
     gpu.gemm.table = points;
-    for (const char* key : {"gpu.name", "gpu.capacity", "gpu.multiprocessors", "gpu.device_kernel_gap", "gpu.elementwise_efficiency", "gpu.host_link", "gpu.gemm"})
+    for (const char* key : {"gpu.name", "gpu.capacity", "gpu.multiprocessors", "gpu.gemm"})
       base.origins[key] = "measured: calibrate cuda on " + device.name;
     progress(1, "done");
     return base;
   });
 }
 
-Profile calibrate_nccl(Profile base, const Progress& progress) {
+std::optional<Profile> calibrate_nccl(Profile base, const NcclOptions& options, const Progress& progress) {
   const int devices = gpu::device_count();
-  if (devices < 2) throw EnvironmentError(fmt::format("calibrate nccl: {} GPU found on this machine, two are needed", devices));
-  return measured("nccl", [&] {
-    std::vector<long long> sizes;
-    for (int e = 10; e <= 30; ++e) sizes.push_back(1LL << e);
-    progress(0, fmt::format("collectives between {} GPUs", devices));
+  const std::optional<Launch> launch = launch_of(process_environment());
+  const bool together = launch && launch->ranks > 1;
+  if (devices == 0) throw EnvironmentError("calibrate nccl: no CUDA GPU found on this machine");
+  if (!together && devices < 2)
+    throw EnvironmentError("calibrate nccl: 1 GPU found on this machine, two are needed; on several machines start a rank for each GPU with torchrun, mpirun or srun");
+  return measured("nccl", [&]() -> std::optional<Profile> {
+    const NcclRounds plan;
     CollectiveSamples samples;
-    const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", one process, 10 calls in a row";
-    for (const auto& timing : gpu::nccl_timings({0, 1, 2, 3}, sizes, 5)) {
-      const CollectiveSamples::Group group{all_collectives[static_cast<std::size_t>(timing.collective)], devices, 1};
-      samples.add(group, Bytes{timing.bytes}, Seconds{timing.seconds});
-      samples.note_origin(group, origin);
-    }
+    if (together) time_together(plan, options, *launch, samples, progress);
+    else time_here(plan, group_sizes(options.groups, devices), samples, progress);
+    if (together && launch->rank != 0) return std::nullopt;
     progress(1, "done");
     return with_fits(std::move(base), samples.fits());
   });

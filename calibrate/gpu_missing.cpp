@@ -18,7 +18,7 @@ namespace {
 }  // namespace
 
 Profile calibrate_cuda(Profile, const Progress&) { refuse("cuda"); }
-Profile calibrate_nccl(Profile, const Progress&) { refuse("nccl"); }
+std::optional<Profile> calibrate_nccl(Profile, const NcclOptions&, const Progress&) { refuse("nccl"); }
 
 }  // namespace shardsim
 

@@ -89,7 +89,8 @@ ExitCode run_cuda(const Arguments& arguments) {
 }
 
 ExitCode run_nccl(const Arguments& arguments) {
-  return write_profile(arguments, calibrate_nccl(base_profile(arguments, Completeness::whole), show_progress));
+  std::optional<Profile> profile = calibrate_nccl(base_profile(arguments, Completeness::whole), {.groups = arguments.text("--groups")}, show_progress);
+  return profile ? write_profile(arguments, std::move(*profile)) : ExitCode::done;
 }
 
 NcclTestsFacts facts_given(const Arguments& arguments) {
@@ -213,6 +214,15 @@ Command mpi_command() {
           .run = run_mpi};
 }
 
+Command nccl_command() {
+  return {.name = "nccl", .summary = "measure collectives between GPUs",
+          .details = "Between the GPUs of this machine, or, started by torchrun, mpirun or srun with a rank for each GPU, between those of several; the first "
+                     "rank writes the profile.",
+          .arguments = {output_argument(), name_argument(), base_argument(),
+                        {.name = "--groups", .value = "LIST", .help = "group sizes with commas between them: the first ranks are timed together", .fallback = "all ranks"}},
+          .run = run_nccl};
+}
+
 Command import_logs_command() {
   return {.name = "import", .summary = "turn logs, traces and tables into a profile",
           .details = "nccl-tests: logs of nccl-tests and rccl-tests, every column layout and JSON; only sizes and times are believed. "
@@ -235,7 +245,7 @@ Command calibrate_command() {
           .summary = "measure a machine, or read measurements, into a cluster profile",
           .subcommands = {local_command(), mpi_command(),
                           {.name = "cuda", .summary = "measure one GPU: launches, products, memory, copies", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_cuda},
-                          {.name = "nccl", .summary = "measure collectives between the GPUs of this machine", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_nccl},
+                          nccl_command(),
                           import_logs_command(),
                           {.name = "show", .summary = "print a profile: values, origins, measured against fitted",
                            .arguments = {{.name = "PROFILE", .help = "profile to print", .required = true}}, .run = run_show}}};

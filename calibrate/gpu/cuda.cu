@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Microbenchmarks of one GPU. Random data everywhere: products of zeros run up to 15 % faster than those of data.
-#include <cublas_v2.h>
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
+// Microbenchmarks of one GPU: launches, products, copies.
+#include <chrono>
+#include <cstddef>
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
-#include "calibrate/gpu/status.hpp"
+#include "calibrate/gpu/bench.hpp"
 #include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
@@ -26,65 +21,25 @@ __global__ void fill(__nv_bfloat16* data, std::size_t count, unsigned seed) {
   }
 }
 
-/// Memory of the device that frees itself.
-class Memory {
+/// Pinned memory of the host.
+class Pinned {
  public:
-  explicit Memory(std::size_t bytes) { SHARDSIM_CHECK(cudaMalloc(&data_, bytes)); }
-  ~Memory() { cudaFree(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  explicit Pinned(std::size_t bytes) { SHARDSIM_CHECK(cudaMallocHost(&data_, bytes)); }
+  ~Pinned() { cudaFreeHost(data_); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
   [[nodiscard]] void* get() const { return data_; }
-  [[nodiscard]] __nv_bfloat16* numbers() const { return static_cast<__nv_bfloat16*>(data_); }
 
  private:
   void* data_ = nullptr;
 };
 
-void fill_random(const Memory& memory, std::size_t count, unsigned seed) {
-  fill<<<1024, 256>>>(memory.numbers(), count, seed);
+}  // namespace
+
+void fill_random(const Memory& memory, std::size_t count, unsigned seed, cudaStream_t stream) {
+  fill<<<1024, 256, 0, stream>>>(memory.numbers(), count, seed);
   SHARDSIM_CHECK(cudaGetLastError());
 }
-
-/// Median device time in seconds of `work`, after warm-up.
-template <class Work>
-double device_time(int repetitions, const Work& work) {
-  cudaEvent_t begin, end;
-  SHARDSIM_CHECK(cudaEventCreate(&begin));
-  SHARDSIM_CHECK(cudaEventCreate(&end));
-  for (int i = 0; i < 3; ++i) work();
-  std::vector<float> times(static_cast<std::size_t>(repetitions));
-  for (float& time : times) {
-    SHARDSIM_CHECK(cudaEventRecord(begin));
-    work();
-    SHARDSIM_CHECK(cudaEventRecord(end));
-    SHARDSIM_CHECK(cudaEventSynchronize(end));
-    SHARDSIM_CHECK(cudaEventElapsedTime(&time, begin, end));
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2] * 1e-3;
-}
-
-class Blas {
- public:
-  Blas() { SHARDSIM_CHECK(cublasCreate(&handle_)); }
-  ~Blas() { cublasDestroy(handle_); }
-  Blas(const Blas&) = delete;
-  Blas& operator=(const Blas&) = delete;
-
-  /// Row-major (m, k) by (k, n): cuBLAS is column-major, so the operands change places.
-  void product(const Memory& a, const Memory& b, const Memory& c, int m, int n, int k) {
-    const float one = 1, zero = 0;
-    SHARDSIM_CHECK(cublasGemmEx(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b.get(), CUDA_R_16BF, n, a.get(), CUDA_R_16BF, k, &zero, c.get(),
-                                CUDA_R_16BF, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-  }
-
- private:
-  cublasHandle_t handle_ = nullptr;
-};
-
-}  // namespace
 
 int device_count() {
   int count = 0;
@@ -97,9 +52,27 @@ Device describe_device(int index) {
   return {properties.name, static_cast<long long>(properties.totalGlobalMem), properties.multiProcessorCount};
 }
 
-double kernel_gap_seconds() {
+LaunchCost launch_cost() {
   constexpr int kernels = 1000;
-  return device_time(9, [] { for (int i = 0; i < kernels; ++i) empty_kernel<<<1, 1>>>(); }) / kernels;
+  const auto launch_all = [] {
+    for (int i = 0; i < kernels; ++i) empty_kernel<<<1, 1>>>();
+  };
+  LaunchCost cost;
+  cost.device_gap = device_time(9, launch_all) / kernels;
+  // The host's side, few enough that the queue never fills up and makes the host wait.
+  constexpr int few = 200;
+  std::vector<double> times;
+  for (int round = 0; round < 9; ++round) {
+    SHARDSIM_CHECK(cudaDeviceSynchronize());
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < few; ++i) empty_kernel<<<1, 1>>>();
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / few);
+  }
+  SHARDSIM_CHECK(cudaGetLastError());
+  SHARDSIM_CHECK(cudaDeviceSynchronize());
+  std::sort(times.begin(), times.end());
+  cost.host_issue = times[times.size() / 2];
+  return cost;
 }
 
 double product_seconds(int m, int n, int k) {
@@ -107,24 +80,23 @@ double product_seconds(int m, int n, int k) {
   Memory a(2 * elements(m, k)), b(2 * elements(k, n)), c(2 * elements(m, n));
   fill_random(a, elements(m, k), 1);
   fill_random(b, elements(k, n), 2);
-  Blas blas;
+  const Blas blas;
   return device_time(11, [&] { blas.product(a, b, c, m, n, k); });
 }
 
 double copy_bytes_per_second(std::size_t bytes) {
   Memory from(bytes), to(bytes);
   fill_random(from, bytes / 2, 3);
-  return 2.0 * static_cast<double>(bytes) / device_time(11, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice)); });
+  return 2.0 * static_cast<double>(bytes) /
+         device_time(11, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice)); });
 }
 
-double host_link_bytes_per_second(std::size_t bytes) {
-  Memory device(bytes);
-  void* host = nullptr;
-  SHARDSIM_CHECK(cudaMallocHost(&host, bytes));
-  const double up = device_time(7, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(device.get(), host, bytes, cudaMemcpyHostToDevice)); });
-  const double down = device_time(7, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(host, device.get(), bytes, cudaMemcpyDeviceToHost)); });
-  cudaFreeHost(host);
-  return static_cast<double>(bytes) / std::max(up, down);
+HostLink host_link(std::size_t bytes) {
+  const Memory device(bytes);
+  const Pinned host(bytes);
+  const double up = device_time(7, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(device.get(), host.get(), bytes, cudaMemcpyHostToDevice)); });
+  const double down = device_time(7, [&] { SHARDSIM_CHECK(cudaMemcpyAsync(host.get(), device.get(), bytes, cudaMemcpyDeviceToHost)); });
+  return {static_cast<double>(bytes) / up, static_cast<double>(bytes) / down};
 }
 
 }  // namespace shardsim::gpu

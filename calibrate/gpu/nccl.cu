@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL between the GPUs of this process: one communicator for each, calls grouped.
-#include <cuda_runtime.h>
-#include <nccl.h>
-
+// NCCL's collectives, timed: all GPUs of this process, calls grouped, or one GPU of each of several processes.
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -13,86 +11,102 @@
 namespace shardsim::gpu {
 namespace {
 
-/// A communicator, a stream and two buffers on every device.
-class Ranks {
+/// What a rank has on its device: a stream and two buffers.
+struct Member {
+  Member(int index, std::size_t bytes) : device(index) {
+    SHARDSIM_CHECK(cudaSetDevice(device));
+    SHARDSIM_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    SHARDSIM_CHECK(cudaMalloc(&from, bytes));
+    SHARDSIM_CHECK(cudaMalloc(&to, bytes));
+    SHARDSIM_CHECK(cudaMemset(from, 0, bytes));
+    SHARDSIM_CHECK(cudaDeviceSynchronize());  // the stream does not wait for the default stream's memset
+  }
+  ~Member() {
+    cudaSetDevice(device);
+    cudaFree(from);
+    cudaFree(to);
+    if (stream != nullptr) cudaStreamDestroy(stream);
+    if (communicator != nullptr) ncclCommDestroy(communicator);
+  }
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  int device;
+  cudaStream_t stream = nullptr;
+  void *from = nullptr, *to = nullptr;
+  ncclComm_t communicator = nullptr;
+};
+
+class Timer final : public CollectiveTimer {
  public:
-  Ranks(int count, std::size_t bytes) : communicators_(count), streams_(count), from_(count), to_(count) {
-    std::vector<int> devices(count);
-    for (int i = 0; i < count; ++i) devices[i] = i;
-    SHARDSIM_CHECK(ncclCommInitAll(communicators_.data(), count, devices.data()));
-    for (int i = 0; i < count; ++i) {
-      SHARDSIM_CHECK(cudaSetDevice(i));
-      SHARDSIM_CHECK(cudaStreamCreate(&streams_[i]));
-      SHARDSIM_CHECK(cudaMalloc(&from_[i], bytes));
-      SHARDSIM_CHECK(cudaMalloc(&to_[i], bytes));
-    }
-  }
-  ~Ranks() {
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      cudaSetDevice(static_cast<int>(i));
-      cudaFree(from_[i]);
-      cudaFree(to_[i]);
-      cudaStreamDestroy(streams_[i]);
-      ncclCommDestroy(communicators_[i]);
-    }
-  }
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
+  Timer(std::vector<std::unique_ptr<Member>> members, int ranks) : members_(std::move(members)), ranks_(static_cast<std::size_t>(ranks)) {}
 
-  void issue(int kind, std::size_t bytes) {
-    SHARDSIM_CHECK(ncclGroupStart());
-    for (std::size_t i = 0; i < streams_.size(); ++i) call(kind, bytes, i);
-    SHARDSIM_CHECK(ncclGroupEnd());
-  }
-
-  void finish() {
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      SHARDSIM_CHECK(cudaSetDevice(static_cast<int>(i)));
-      SHARDSIM_CHECK(cudaStreamSynchronize(streams_[i]));
-    }
+  double seconds(int kind, long long bytes, int calls) override {
+    issue(0, 4);  // a small all-reduce: nobody begins before all are here
+    finish();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) issue(kind, static_cast<std::size_t>(bytes));
+    finish();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
   }
 
  private:
-  // Kinds are indices into all_collectives: all_reduce, all_gather, reduce_scatter, broadcast.
-  void call(int kind, std::size_t bytes, std::size_t i) {
-    const std::size_t count = bytes / 2, part = count / streams_.size();
+  void issue(int kind, std::size_t bytes) {
+    SHARDSIM_CHECK(ncclGroupStart());
+    for (const auto& member : members_) call(kind, bytes / 2, *member);
+    SHARDSIM_CHECK(ncclGroupEnd());
+  }
+
+  void call(int kind, std::size_t count, const Member& m) {
+    const std::size_t part = count / ranks_;
     switch (kind) {
-      case 0: SHARDSIM_CHECK(ncclAllReduce(from_[i], to_[i], count, ncclBfloat16, ncclSum, communicators_[i], streams_[i])); break;
-      case 1: SHARDSIM_CHECK(ncclAllGather(from_[i], to_[i], part, ncclBfloat16, communicators_[i], streams_[i])); break;
-      case 2: SHARDSIM_CHECK(ncclReduceScatter(from_[i], to_[i], part, ncclBfloat16, ncclSum, communicators_[i], streams_[i])); break;
-      case 3: SHARDSIM_CHECK(ncclBroadcast(from_[i], to_[i], count, ncclBfloat16, 0, communicators_[i], streams_[i])); break;
+      case 0: SHARDSIM_CHECK(ncclAllReduce(m.from, m.to, count, ncclBfloat16, ncclSum, m.communicator, m.stream)); break;
+      case 1: SHARDSIM_CHECK(ncclAllGather(m.from, m.to, part, ncclBfloat16, m.communicator, m.stream)); break;
+      case 2: SHARDSIM_CHECK(ncclReduceScatter(m.from, m.to, part, ncclBfloat16, ncclSum, m.communicator, m.stream)); break;
+      case 3: SHARDSIM_CHECK(ncclBroadcast(m.from, m.to, count, ncclBfloat16, 0, m.communicator, m.stream)); break;
       default: throw std::logic_error("no such collective");
     }
   }
 
-  std::vector<ncclComm_t> communicators_;
-  std::vector<cudaStream_t> streams_;
-  std::vector<void*> from_, to_;
+  void finish() {
+    for (const auto& member : members_) {
+      SHARDSIM_CHECK(cudaSetDevice(member->device));
+      SHARDSIM_CHECK(cudaStreamSynchronize(member->stream));
+    }
+  }
+
+  std::vector<std::unique_ptr<Member>> members_;
+  std::size_t ranks_;
 };
 
 }  // namespace
 
-std::vector<CollectiveTiming> nccl_timings(const std::vector<int>& kinds, const std::vector<long long>& sizes, int rounds) {
-  Ranks ranks(device_count(), static_cast<std::size_t>(sizes.back()));
-  std::vector<CollectiveTiming> timings;
-  constexpr int calls = 10;  // a launch is amortised over them, as in a training step that runs ahead of the GPU
-  for (int round = -1; round < rounds; ++round)
-    for (const long long bytes : sizes)
-      for (const int kind : kinds) {
-        ranks.finish();
-        const auto begin = std::chrono::steady_clock::now();
-        for (int i = 0; i < calls; ++i) ranks.issue(kind, static_cast<std::size_t>(bytes));
-        ranks.finish();
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
-        if (round >= 0) timings.push_back({kind, bytes, seconds});  // round -1 warms up
-      }
-  return timings;
+std::unique_ptr<CollectiveTimer> time_devices(int count, long long largest) {
+  std::vector<std::unique_ptr<Member>> members;
+  for (int i = 0; i < count; ++i) members.push_back(std::make_unique<Member>(i, static_cast<std::size_t>(largest)));
+  std::vector<ncclComm_t> communicators(static_cast<std::size_t>(count));
+  SHARDSIM_CHECK(ncclCommInitAll(communicators.data(), count, nullptr));  // no list: devices 0 ... count - 1
+  for (int i = 0; i < count; ++i) members[static_cast<std::size_t>(i)]->communicator = communicators[static_cast<std::size_t>(i)];
+  return std::make_unique<Timer>(std::move(members), count);
+}
+
+std::unique_ptr<CollectiveTimer> time_rank(int device, const std::string& id, int rank, int ranks, long long largest) {
+  std::vector<std::unique_ptr<Member>> members;
+  members.push_back(std::make_unique<Member>(device, static_cast<std::size_t>(largest)));
+  SHARDSIM_CHECK(ncclCommInitRank(&members.front()->communicator, ranks, unique_id_of(id), rank));
+  return std::make_unique<Timer>(std::move(members), ranks);
 }
 
 std::string nccl_version() {
   int version = 0;
   SHARDSIM_CHECK(ncclGetVersion(&version));
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
+}
+
+std::string make_unique_id() {
+  ncclUniqueId id;
+  SHARDSIM_CHECK(ncclGetUniqueId(&id));
+  return {id.internal, sizeof id.internal};
 }
 
 }  // namespace shardsim::gpu

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL as a Communicator: thin wrappers, each call on the device's own stream.
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -18,10 +17,7 @@ ncclRedOp_t operation(bool largest) { return largest ? ncclMax : ncclSum; }
 class NcclGroup final : public execute::Communicator {
  public:
   NcclGroup(CudaDevice& device, const std::string& id, int rank, int ranks) : stream_(device.stream()) {
-    ncclUniqueId unique;
-    if (id.size() != sizeof unique.internal) throw Failure("an NCCL id of " + std::to_string(id.size()) + " bytes arrived");
-    std::memcpy(unique.internal, id.data(), sizeof unique.internal);
-    SHARDSIM_CHECK(ncclCommInitRank(&communicator_, ranks, unique, rank));
+    SHARDSIM_CHECK(ncclCommInitRank(&communicator_, ranks, unique_id_of(id), rank));
   }
   /// After an error, its own or another's, NCCL must not wait for ranks that may be gone.
   ~NcclGroup() override {
@@ -80,12 +76,6 @@ class NcclGroup final : public execute::Communicator {
 };
 
 }  // namespace
-
-std::string make_unique_id() {
-  ncclUniqueId id;
-  SHARDSIM_CHECK(ncclGetUniqueId(&id));
-  return {id.internal, sizeof id.internal};
-}
 
 std::unique_ptr<execute::Communicator> join_group(execute::Device& device, const std::string& id, int rank, int ranks) {
   return std::make_unique<NcclGroup>(dynamic_cast<CudaDevice&>(device), id, rank, ranks);

@@ -6,6 +6,8 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <cstring>
+
 #include "calibrate/gpu/check.hpp"
 
 namespace shardsim::gpu {
@@ -20,6 +22,14 @@ inline void throw_unless_good(ncclResult_t status, const char* call, const char*
   if (status == ncclSuccess) return;
   const char* last = ncclGetLastError(nullptr);
   throw_failure(call, file, line, std::string(ncclGetErrorString(status)) + (last != nullptr && *last != '\0' ? std::string("; ") + last : std::string()));
+}
+
+/// The bytes that make_unique_id() made, as NCCL has them.
+inline ncclUniqueId unique_id_of(const std::string& bytes) {
+  ncclUniqueId id;
+  if (bytes.size() != sizeof id.internal) throw Failure("an NCCL id of " + std::to_string(bytes.size()) + " bytes arrived");
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+  return id;
 }
 
 }  // namespace shardsim::gpu

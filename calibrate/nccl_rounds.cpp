@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/nccl_rounds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+
+#include "sim/core/problem.hpp"
+#include "sim/core/units_text.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr std::array kinds{Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast};
+
+int index_of(Collective kind) { return static_cast<int>(std::find(all_collectives.begin(), all_collectives.end(), kind) - all_collectives.begin()); }
+
+/// Of all ranks; those outside the group say nothing.
+double slowest(execute::Line* line, double seconds) {
+  if (line == nullptr) return seconds;
+  for (const std::string& text : line->gather(fmt::format("{:.17g}", seconds))) seconds = std::max(seconds, std::stod(text));
+  return seconds;
+}
+
+}  // namespace
+
+std::vector<Bytes> NcclRounds::sizes() const {
+  std::vector<Bytes> all;
+  for (Bytes size = smallest; size <= largest; size = 2 * size) all.push_back(size);
+  return all;
+}
+
+int calls_in_a_row(Bytes size) { return size <= mebibytes(1) ? 20 : size <= mebibytes(64) ? 10 : 3; }
+
+Bytes even_size(Collective kind, Bytes size, std::int64_t ranks) {
+  const std::int64_t unit = kind == Collective::all_gather || kind == Collective::reduce_scatter ? 2 * ranks : 2;
+  return Bytes{size.value() / unit * unit};
+}
+
+std::vector<int> group_sizes(std::string_view text, int ranks) {
+  if (text.empty()) return {ranks};
+  std::set<int> sizes;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    int size = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), size);
+    if (error != std::errc() || end != word.data() + word.size() || size < 2 || size > ranks)
+      throw InputError(fmt::format("--groups: {} is no group of 2 to {} ranks", in_quotes(word), ranks));
+    sizes.insert(size);
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+std::int64_t nodes_of(const std::vector<std::string>& hosts, int ranks) {
+  return static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.begin() + ranks).size());
+}
+
+void measure_rounds(const NcclRounds& plan, gpu::CollectiveTimer* timer, int ranks, std::int64_t nodes, execute::Line* line, const std::string& origin,
+                    CollectiveSamples& samples, const Progress& progress) {
+  const std::vector<Bytes> sizes = plan.sizes();
+  double done = 0;
+  const auto all = static_cast<double>(sizes.size() * static_cast<std::size_t>(plan.rounds + 1));
+  for (int round = 0; round <= plan.rounds; ++round)
+    for (const Bytes asked : sizes) {
+      progress(done++ / all, fmt::format("{} ranks, {}, round {} of {}", ranks, to_text(asked), round, plan.rounds));
+      for (const Collective kind : kinds) {
+        const Bytes size = even_size(kind, asked, ranks);
+        if (size == Bytes{}) continue;
+        const double seconds = slowest(line, timer == nullptr ? 0 : timer->seconds(index_of(kind), size.value(), calls_in_a_row(size)));
+        if (round == 0) continue;
+        const CollectiveSamples::Group group{.collective = kind, .ranks = ranks, .nodes = nodes};
+        samples.add(group, size, Seconds{seconds});
+        samples.note_origin(group, origin);
+      }
+    }
+}
+
+}  // namespace shardsim
