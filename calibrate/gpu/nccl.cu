@@ -23,10 +23,10 @@ struct Member {
   }
   ~Member() {
     cudaSetDevice(device);
+    if (communicator != nullptr) ncclCommDestroy(communicator);
     cudaFree(from);
     cudaFree(to);
     if (stream != nullptr) cudaStreamDestroy(stream);
-    if (communicator != nullptr) ncclCommDestroy(communicator);
   }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;

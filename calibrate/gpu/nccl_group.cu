@@ -57,8 +57,11 @@ class NcclGroup final : public execute::Communicator {
     for (;;) {
       const cudaError_t status = cudaStreamQuery(stream_);
       if (status == cudaSuccess) return;
-      if (status != cudaErrorNotReady) broken_ = true;
-      if (status != cudaErrorNotReady) SHARDSIM_CHECK(status);
+      cudaGetLastError();  // "not ready" is kept as an error, which later launches would find
+      if (status != cudaErrorNotReady) {
+        broken_ = true;
+        SHARDSIM_CHECK(status);
+      }
       ncclResult_t state = ncclSuccess;
       SHARDSIM_CHECK(ncclCommGetAsyncError(communicator_, &state));
       if (state != ncclSuccess && state != ncclInProgress) {

@@ -87,6 +87,7 @@ double overlap_slowdown(int devices) {
     SHARDSIM_CHECK(cudaSetDevice(first.device));
     const double together = watch.time([&] { first.compute_some(); }, first.compute);
     const cudaError_t still_running = cudaStreamQuery(first.communication);
+    cudaGetLastError();  // "not ready" is kept as an error, which later launches would find
     finish(sides);
     if (still_running == cudaErrorNotReady) return together / alone - 1;
     SHARDSIM_CHECK(still_running);
