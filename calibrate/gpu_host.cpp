@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <map>
 
 #include "calibrate/collective_samples.hpp"
 #include "calibrate/gemm_fit.hpp"
@@ -15,6 +17,7 @@
 #include "calibrate/gpu_device.hpp"
 #include "calibrate/launch.hpp"
 #include "calibrate/nccl_rounds.hpp"
+#include "calibrate/sample_journal.hpp"
 #include "calibrate/statistics.hpp"
 #include "sim/core/problem.hpp"
 
@@ -82,30 +85,62 @@ std::string host_name() {
 }
 
 /// Times every group between the GPUs of this process.
-void time_here(const NcclRounds& plan, const std::vector<int>& groups, CollectiveSamples& samples, const Progress& progress) {
+void time_here(const NcclRounds& plan, const NcclOptions& options, int devices, CollectiveSamples& samples, const Progress& progress) {
   const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", one process";
-  for (const int ranks : groups) {
+  SampleJournal journal(options.journal, fmt::format("nccl {}, {} x {}", gpu::nccl_version(), devices, gpu::describe_device().name));
+  const NcclRecord record{measurements_in(journal.earlier()), [&](const std::string& line) { journal.add(line); }};
+  for (const int ranks : group_sizes(options.groups, devices)) {
     const auto timer = gpu::time_devices(ranks, plan.largest.value());
-    measure_rounds(plan, timer.get(), ranks, 1, nullptr, origin, samples, progress);
+    measure_rounds(plan, {timer.get(), ranks, 1, nullptr, origin}, record, samples, progress);
   }
 }
 
-/// Times every group between launched ranks. Rank 0 makes the groups' ids; who is not in a group waits for the others at each sample.
+/// Times every group between launched ranks. Rank 0 makes the groups' ids and keeps the journal; who is not in a group waits for the others
+/// at each sample.
 void time_together(const NcclRounds& plan, const NcclOptions& options, const Launch& launch, CollectiveSamples& samples, const Progress& progress) {
   const std::unique_ptr<execute::Line> line = meet(launch);
   const std::vector<std::string> hosts = line->gather(host_name());
   const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", a process for each GPU, " + launch.launcher;
+  const bool first = launch.rank == 0;
+  const std::string job = fmt::format("nccl {}, {} ranks on {} hosts, {}", gpu::nccl_version(), launch.ranks, nodes_of(hosts, launch.ranks), gpu::describe_device().name);
+  SampleJournal journal(first ? options.journal : std::string(), job);
+  NcclRecord record;
+  record.earlier = measurements_in(execute::unpack(line->gather(execute::pack(journal.earlier())).front()));
+  if (first) record.keep = [&](const std::string& text) { journal.add(text); };
   for (const int ranks : group_sizes(options.groups, launch.ranks)) {
-    const std::string id = line->gather(launch.rank == 0 ? gpu::make_unique_id() : std::string()).front();
+    const std::string id = line->gather(first ? gpu::make_unique_id() : std::string()).front();
     std::unique_ptr<gpu::CollectiveTimer> timer;
     if (launch.rank < ranks) timer = gpu::time_rank(launch.local_rank % gpu::device_count(), id, launch.rank, ranks, plan.largest.value());
-    measure_rounds(plan, timer.get(), ranks, nodes_of(hosts, ranks), line.get(), origin, samples, launch.rank == 0 ? progress : [](double, const std::string&) {});
+    measure_rounds(plan, {timer.get(), ranks, nodes_of(hosts, ranks), line.get(), origin}, record, samples,
+                   first ? progress : [](double, const std::string&) {});
   }
+}
+
+/// Products, those of an interrupted run first.
+GemmPoints time_products(const std::string& device, const std::string& journal_file, const Progress& progress) {
+  SampleJournal journal(journal_file, "cuda, " + device);
+  std::map<std::array<int, 3>, double> earlier;
+  for (const std::string& line : journal.earlier("product")) {
+    int m = 0, n = 0, k = 0;
+    double seconds = 0;
+    if (std::sscanf(line.c_str(), "%d %d %d %lf", &m, &n, &k, &seconds) == 4) earlier[{m, n, k}] = seconds;
+  }
+  GemmPoints points;
+  const auto all = shapes();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto [m, n, k] = all[i];
+    progress(0.1 + 0.9 * static_cast<double>(i) / static_cast<double>(all.size()), fmt::format("product {} x {} x {}", m, n, k));
+    const auto found = earlier.find(all[i]);
+    const double seconds = found != earlier.end() ? found->second : gpu::product_seconds(m, n, k);
+    if (found == earlier.end()) journal.add(fmt::format("product {} {} {} {:.17g}", m, n, k, seconds));
+    points.push_back({m, n, k, Seconds{seconds}});
+  }
+  return points;
 }
 
 }  // namespace
 
-Profile calibrate_cuda(Profile base, const Progress& progress) {
+Profile calibrate_cuda(Profile base, const std::string& journal, const Progress& progress) {
   if (gpu::device_count() == 0) throw EnvironmentError("calibrate cuda: no CUDA GPU found on this machine");
   return measured("cuda", [&] {
     Gpu& gpu = base.gpu;
@@ -123,13 +158,7 @@ Profile calibrate_cuda(Profile base, const Progress& progress) {
       gpu.overlap_slowdown = std::max(0.0, gpu::overlap_slowdown(devices));
       base.origins["gpu.overlap_slowdown"] = fmt::format("measured: calibrate cuda, products of 4096 beside all-reduces of {} GPUs", devices);
     }
-    GemmPoints points;
-    const auto all = shapes();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto [m, n, k] = all[i];
-      progress(0.1 + 0.9 * static_cast<double>(i) / static_cast<double>(all.size()), fmt::format("product {} x {} x {}", m, n, k));
-      points.push_back({m, n, k, Seconds{gpu::product_seconds(m, n, k)}});
-    }
+    const GemmPoints points = time_products(device.name, journal, progress);
     gpu.gemm = fit_gemm(gpu, points);
     gpu.gemm.table = points;
     for (const char* key : {"gpu.name", "gpu.capacity", "gpu.multiprocessors", "gpu.gemm"})
@@ -150,7 +179,7 @@ std::optional<Profile> calibrate_nccl(Profile base, const NcclOptions& options, 
     const NcclRounds plan;
     CollectiveSamples samples;
     if (together) time_together(plan, options, *launch, samples, progress);
-    else time_here(plan, group_sizes(options.groups, devices), samples, progress);
+    else time_here(plan, options, devices, samples, progress);
     if (together && launch->rank != 0) return std::nullopt;
     progress(1, "done");
     return with_fits(std::move(base), samples.fits());

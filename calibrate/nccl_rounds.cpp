@@ -59,22 +59,39 @@ std::int64_t nodes_of(const std::vector<std::string>& hosts, int ranks) {
   return static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.begin() + ranks).size());
 }
 
-void measure_rounds(const NcclRounds& plan, gpu::CollectiveTimer* timer, int ranks, std::int64_t nodes, execute::Line* line, const std::string& origin,
-                    CollectiveSamples& samples, const Progress& progress) {
+std::map<std::string, double> measurements_in(const std::vector<std::string>& lines) {
+  std::map<std::string, double> found;
+  for (const std::string& line : lines) {
+    const std::size_t blank = line.rfind(' ');
+    double seconds = 0;
+    if (blank == std::string::npos || !line.starts_with("collective ")) continue;
+    const auto [end, error] = std::from_chars(line.data() + blank + 1, line.data() + line.size(), seconds);
+    if (error == std::errc() && end == line.data() + line.size()) found[line.substr(0, blank)] = seconds;
+  }
+  return found;
+}
+
+void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclRecord& record, CollectiveSamples& samples, const Progress& progress) {
   const std::vector<Bytes> sizes = plan.sizes();
+  const auto measure = [&](Collective kind, Bytes size) {
+    return slowest(run.line, run.timer == nullptr ? 0 : run.timer->seconds(index_of(kind), size.value(), calls_in_a_row(size)));
+  };
   double done = 0;
   const auto all = static_cast<double>(sizes.size() * static_cast<std::size_t>(plan.rounds + 1));
   for (int round = 0; round <= plan.rounds; ++round)
     for (const Bytes asked : sizes) {
-      progress(done++ / all, fmt::format("{} ranks, {}, round {} of {}", ranks, to_text(asked), round, plan.rounds));
+      progress(done++ / all, fmt::format("{} ranks, {}, round {} of {}", run.ranks, to_text(asked), round, plan.rounds));
       for (const Collective kind : kinds) {
-        const Bytes size = even_size(kind, asked, ranks);
+        const Bytes size = even_size(kind, asked, run.ranks);
         if (size == Bytes{}) continue;
-        const double seconds = slowest(line, timer == nullptr ? 0 : timer->seconds(index_of(kind), size.value(), calls_in_a_row(size)));
+        const std::string what = fmt::format("collective {} {} {} {} {}", name_of(kind), run.ranks, run.nodes, size.value(), round);
+        const auto earlier = record.earlier.find(what);
+        const double seconds = earlier == record.earlier.end() ? measure(kind, size) : earlier->second;
         if (round == 0) continue;
-        const CollectiveSamples::Group group{.collective = kind, .ranks = ranks, .nodes = nodes};
+        if (earlier == record.earlier.end()) record.keep(fmt::format("{} {:.17g}", what, seconds));
+        const CollectiveSamples::Group group{.collective = kind, .ranks = run.ranks, .nodes = run.nodes};
         samples.add(group, size, Seconds{seconds});
-        samples.note_origin(group, origin);
+        samples.note_origin(group, run.origin);
       }
     }
 }

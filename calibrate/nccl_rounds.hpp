@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,7 @@
 namespace shardsim {
 
 /// Sizes and rounds. A round goes once through all sizes and collectives, so that a disturbance meets all of them alike and a run that is
-/// stopped has some of everything. The first only warms up.
+/// stopped has some of everything. Before the first, each is called once to warm up.
 struct NcclRounds {
   Bytes smallest = kibibytes(1), largest = mebibytes(1024);
   int rounds = 5;
@@ -34,8 +35,24 @@ struct NcclRounds {
 /// How many hosts the first `ranks` of `hosts` (a name for each rank) are.
 [[nodiscard]] std::int64_t nodes_of(const std::vector<std::string>& hosts, int ranks);
 
-/// Times the group of the first `ranks` ranks; `timer` is null in ranks outside it. With a `line` a sample is the time of the slowest rank.
-void measure_rounds(const NcclRounds& plan, gpu::CollectiveTimer* timer, int ranks, std::int64_t nodes, execute::Line* line, const std::string& origin,
-                    CollectiveSamples& samples, const Progress& progress);
+/// Measurements of an interrupted run, by what was measured, and where new ones are kept as they come.
+struct NcclRecord {
+  std::map<std::string, double> earlier{};
+  std::function<void(const std::string& line)> keep = [](const std::string&) {};
+};
+/// From lines as `keep` gets them; others are passed over.
+[[nodiscard]] std::map<std::string, double> measurements_in(const std::vector<std::string>& lines);
+
+/// A group that is timed: the first `ranks` ranks.
+struct NcclGroupRun {
+  gpu::CollectiveTimer* timer = nullptr;   ///< null in ranks outside the group
+  int ranks = 2;
+  std::int64_t nodes = 1;
+  execute::Line* line = nullptr;           ///< between all ranks: a sample is then the time of the slowest; null: one process
+  std::string origin;
+};
+
+/// Adds a sample for each round, size and collective. All ranks hold the same record.
+void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclRecord& record, CollectiveSamples& samples, const Progress& progress);
 
 }  // namespace shardsim

@@ -85,12 +85,19 @@ ExitCode run_mpi(const Arguments& arguments) {
 }
 
 ExitCode run_cuda(const Arguments& arguments) {
-  return write_profile(arguments, calibrate_cuda(base_profile(arguments, Completeness::whole), show_progress));
+  const std::string journal = journal_path(arguments.text("--output"));
+  const ExitCode code = write_profile(arguments, calibrate_cuda(base_profile(arguments, Completeness::whole), journal, show_progress));
+  remove_journal(journal);
+  return code;
 }
 
 ExitCode run_nccl(const Arguments& arguments) {
-  std::optional<Profile> profile = calibrate_nccl(base_profile(arguments, Completeness::whole), {.groups = arguments.text("--groups")}, show_progress);
-  return profile ? write_profile(arguments, std::move(*profile)) : ExitCode::done;
+  const NcclOptions options{.groups = arguments.text("--groups"), .journal = journal_path(arguments.text("--output"))};
+  std::optional<Profile> profile = calibrate_nccl(base_profile(arguments, Completeness::whole), options, show_progress);
+  if (!profile) return ExitCode::done;
+  const ExitCode code = write_profile(arguments, std::move(*profile));
+  remove_journal(options.journal);
+  return code;
 }
 
 NcclTestsFacts facts_given(const Arguments& arguments) {

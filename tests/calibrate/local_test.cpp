@@ -73,7 +73,7 @@ TEST(CalibrateGpu, SaysWhatTheMachineLacks) {
     (void)execute::open_platform("cuda");
     GTEST_SKIP() << "this machine has a GPU";
   } catch (const EnvironmentError&) {
-    EXPECT_THROW((void)calibrate_cuda({}, quiet), EnvironmentError);
+    EXPECT_THROW((void)calibrate_cuda({}, "", quiet), EnvironmentError);
     EXPECT_THROW((void)calibrate_nccl({}, {}, quiet), EnvironmentError);
   }
 }

@@ -57,7 +57,7 @@ TEST(NcclRounds, Groups) {
 TEST(NcclRounds, WarmsUpOnceAndInterleavesSizes) {
   FakeTimer timer(1);
   CollectiveSamples samples;
-  measure_rounds({kibibytes(1), kibibytes(2), 3}, &timer, 4, 1, nullptr, "a test", samples, quiet);
+  measure_rounds({kibibytes(1), kibibytes(2), 3}, {&timer, 4, 1, nullptr, "a test"}, {}, samples, quiet);
   ASSERT_EQ(timer.calls_made.size(), 4u * 2 * 4);  // rounds with the one to warm up, sizes, collectives
   EXPECT_EQ(timer.calls_made[0].bytes, 1024);
   EXPECT_EQ(timer.calls_made[4].bytes, 2048);
@@ -74,12 +74,41 @@ TEST(NcclRounds, WarmsUpOnceAndInterleavesSizes) {
   }
 }
 
+// An interrupted run has kept its measurements; the next one asks the timer only for the rest, and has the same samples in the end.
+TEST(NcclRounds, GoesOnFromAnInterruptedRun) {
+  const NcclRounds plan{kibibytes(1), kibibytes(2), 2};
+  FakeTimer timer(1);
+  std::vector<std::string> kept;
+  NcclRecord record;
+  record.keep = [&](const std::string& line) { kept.push_back(line); };
+  CollectiveSamples whole, resumed;
+  measure_rounds(plan, {&timer, 4, 1, nullptr, "a test"}, record, whole, quiet);
+  ASSERT_EQ(kept.size(), 2u * 2 * 4);
+  EXPECT_THAT(kept.front(), testing::StartsWith("collective all_reduce 4 1 1024 1 1.1024"));
+
+  std::vector<std::string> cut(kept.begin(), kept.begin() + 10);
+  cut.insert(cut.begin(), {"product 1 2 3 4e-6", "collective", "collective all_reduce 4 1 1024 2 soon"});
+  record.earlier = measurements_in(cut);
+  EXPECT_EQ(record.earlier.size(), 10u);
+  kept.clear();
+  timer.calls_made.clear();
+  measure_rounds(plan, {&timer, 4, 1, nullptr, "a test"}, record, resumed, quiet);
+  EXPECT_EQ(kept.size(), 6u);
+  EXPECT_EQ(timer.calls_made.size(), 8u + 6u);  // with those that warm up
+  ASSERT_EQ(resumed.fits().size(), whole.fits().size());
+  for (std::size_t i = 0; i < whole.fits().size(); ++i)
+    for (std::size_t s = 0; s < whole.fits()[i].samples.size(); ++s) {
+      EXPECT_EQ(resumed.fits()[i].samples[s].repetitions, 2);
+      EXPECT_EQ(resumed.fits()[i].samples[s].median, whole.fits()[i].samples[s].median);
+    }
+}
+
 // A group of two among three ranks: the third has no timer and follows; the slower of the two counts.
 TEST(NcclRounds, TheSlowestRankCounts) {
   const auto results = execute::run_ranks(3, [](int rank, execute::Line& line) {
     FakeTimer timer(rank == 1 ? 3 : 1);
     CollectiveSamples samples;
-    measure_rounds({kibibytes(1), kibibytes(1), 2}, rank < 2 ? &timer : nullptr, 2, 2, &line, "a test", samples, quiet);
+    measure_rounds({kibibytes(1), kibibytes(1), 2}, {rank < 2 ? &timer : nullptr, 2, 2, &line, "a test"}, {}, samples, quiet);
     const CollectiveFit fit = samples.fits().front();
     return std::to_string(static_cast<int>(fit.samples.front().median.base() * 1e9 + 0.5)) + " of " + std::to_string(fit.nodes);
   });
