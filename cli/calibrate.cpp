@@ -86,18 +86,13 @@ ExitCode run_mpi(const Arguments& arguments) {
 
 ExitCode run_cuda(const Arguments& arguments) {
   const std::string journal = journal_path(arguments.text("--output"));
-  const ExitCode code = write_profile(arguments, calibrate_cuda(base_profile(arguments, Completeness::whole), journal, show_progress));
-  remove_journal(journal);
-  return code;
+  return write_measured(arguments, calibrate_cuda(base_profile(arguments, Completeness::whole), journal, show_progress));
 }
 
 ExitCode run_nccl(const Arguments& arguments) {
   const NcclOptions options{.groups = arguments.text("--groups"), .journal = journal_path(arguments.text("--output"))};
   std::optional<Profile> profile = calibrate_nccl(base_profile(arguments, Completeness::whole), options, show_progress);
-  if (!profile) return ExitCode::done;
-  const ExitCode code = write_profile(arguments, std::move(*profile));
-  remove_journal(options.journal);
-  return code;
+  return profile ? write_measured(arguments, std::move(*profile)) : ExitCode::done;
 }
 
 NcclTestsFacts facts_given(const Arguments& arguments) {
