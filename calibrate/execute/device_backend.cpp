@@ -34,8 +34,11 @@ class DeviceBackend final : public Backend {
                 const MeshOptions& network)
       : device_(std::move(device)), payload_(rank, ranks, rendezvous(line), network), scalars_(rank, ranks, rendezvous(line), without_fault(network)),
         setup_(rank, ranks, rendezvous(line), without_fault(network)) {
+    std::optional<std::int64_t> spoilt;
+    if (network.fault && network.fault->rank == rank) spoilt = network.fault->byte;
+    const LibraryCollectives::Meeting meeting{setup_, maker.make_id, maker.join};
     if (!counter) traffic_ = std::make_unique<StagedCollectives>(*device_, ring_);
-    else traffic_ = std::make_unique<LibraryCollectives>(*device_, LibraryCollectives::Meeting{setup_, maker.make_id, maker.join}, std::move(*counter));
+    else traffic_ = std::make_unique<LibraryCollectives>(*device_, meeting, std::move(*counter), spoilt);
   }
 
   std::byte* allocate(Bytes size, bool host) override {

@@ -2,9 +2,11 @@
 #include "calibrate/execute/nccl_collectives.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "calibrate/execute/element.hpp"
+#include "calibrate/execute/gpu_plan.hpp"
 
 namespace shardsim::execute {
 namespace {
@@ -146,9 +148,30 @@ Communicator& LibraryCollectives::group_of(const Members& members) {
   return *group;
 }
 
+/// Flips the bit that a fault on our own wires flips, in what this rank brings to the call.
+void LibraryCollectives::spoil(const Members& members, const CollectiveCall& call) {
+  const std::int64_t begin = sent_before_, size = size_of(call.dtype);
+  sent_before_ += nccl_sent(call.kind, Elements{static_cast<std::int64_t>(call.full.size()) / size}, call.dtype, members.size(), members.index, call.root).value();
+  if (!spoilt_ || *spoilt_ < begin || *spoilt_ >= sent_before_) return;
+  const bool gathers = call.kind == Collective::all_gather;
+  std::span<std::byte> brought = gathers && !call.shard.empty() ? call.shard : call.full;
+  if (gathers && call.shard.empty()) {
+    const auto parts = ring_segments(static_cast<std::int64_t>(call.full.size()) / size, members.size());
+    const std::int64_t first = std::accumulate(parts.begin(), parts.begin() + members.index, std::int64_t{0});
+    brought = call.full.subspan(static_cast<std::size_t>(first * size), static_cast<std::size_t>(parts[static_cast<std::size_t>(members.index)] * size));
+  }
+  if (brought.empty()) return;
+  std::byte* at = brought.data() + static_cast<std::size_t>(*spoilt_ - begin) % brought.size();
+  std::byte value{};
+  device_.download(at, &value, 1);
+  value ^= std::byte{0x40};
+  device_.upload(&value, at, 1);
+}
+
 void LibraryCollectives::run(const Members& members, const CollectiveCall& call) {
   if (members.size() == 1) return run_alone(device_, call);
   if (call.full.empty()) return;
+  spoil(members, call);
   Communicator& group = group_of(members);
   LibraryCall(group, device_, members, call).run();
   group.wait();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ class LibraryCollectives final : public Collectives {
     MakeUniqueId make_id;
     JoinGroup join;
   };
-  LibraryCollectives(Device& device, Meeting meeting, ByteCounter counter)
-      : device_(device), meeting_(std::move(meeting)), counter_(std::move(counter)) {}
+  /// `spoilt`: a test's sabotage; the byte of that number among those that this rank sends is changed in the payload of the call that sends it.
+  LibraryCollectives(Device& device, Meeting meeting, ByteCounter counter, std::optional<std::int64_t> spoilt = {})
+      : device_(device), meeting_(std::move(meeting)), counter_(std::move(counter)), spoilt_(spoilt) {}
 
   void run(const Members& members, const CollectiveCall& call) override;
   [[nodiscard]] Bytes sent() const override { return groups_.empty() ? Bytes{} : counter_.read(); }
@@ -38,10 +40,13 @@ class LibraryCollectives final : public Collectives {
 
  private:
   [[nodiscard]] Communicator& group_of(const Members& members);
+  void spoil(const Members& members, const CollectiveCall& call);
 
   Device& device_;
   Meeting meeting_;
   ByteCounter counter_;
+  std::optional<std::int64_t> spoilt_;
+  std::int64_t sent_before_ = 0;   // only to find the byte
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;  // by members
 };
 
