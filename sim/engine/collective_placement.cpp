@@ -52,16 +52,6 @@ const std::string& RingPath::bottleneck_link() const { return crosses_nodes() &&
 
 namespace {
 
-/// Without a topology every node and every NIC is like the next: a few nodes show what all do.
-Cluster folded(const Cluster& cluster, const Placement& placement, Group& group) {
-  constexpr std::int64_t enough = 4;
-  Cluster few = cluster;
-  few.nodes = std::min(placement.nodes, enough);
-  group.size = placement.ranks_per_node * few.nodes;
-  group.stride = std::min(group.stride, cluster.gpus_per_node);
-  return few;
-}
-
 ClusterGraph expanded(const Cluster& cluster) {
   auto graph = ClusterGraph::expand(cluster);
   if (!graph) throw InputError("cluster.topology: " + graph.error());
@@ -70,17 +60,18 @@ ClusterGraph expanded(const Cluster& cluster) {
 
 }  // namespace
 
-RingPath ring_path(const Group& group, const Cluster& cluster) {
-  const Placement placement = place(group, cluster);
-  RingPath path = ring_path(placement, cluster);
-  if (placement.ranks <= 1) return path;
-  Group shape = group;
-  const bool described = cluster.profile.topology.has_value();
-  const Cluster machine = described ? cluster : folded(cluster, placement, shape);
-  const RingEmbedding rings = embed_rings(expanded(machine), machine, shape);
+RingPath ring_path(const Group& group, const Cluster& cluster, bool exchange) {
+  RingPath path = ring_path(place(group, cluster), cluster);
+  if (path.placement.ranks <= 1) return path;
+  if (!cluster.profile.topology) {
+    // Every node and every NIC is like the next, and the sums are what the graph would give: a test holds the two together.
+    if (path.uses_fabric()) path.inside_link = "node0.gpu0 to node0.nvswitch0";
+    if (path.crosses_nodes()) path.across_link = "node0.nic0 to leaf0";
+    return path;
+  }
+  const RingEmbedding rings = embed_rings(expanded(cluster), cluster, group, exchange);
   path.inside_link = rings.inside_link;
   path.across_link = rings.across_link;
-  if (!described) return path;
   const auto lower = [](ByteRate closed, ByteRate embedded) { return embedded > ByteRate{} && embedded < closed * (1 - 1e-9) ? embedded : closed; };
   path.intra = lower(path.intra, rings.inside);
   path.network = lower(path.network, rings.across);

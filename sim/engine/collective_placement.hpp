@@ -47,6 +47,7 @@ struct RingPath {
 /// By the sums of a symmetric cluster: what a node's GPUs and NICs allow.
 [[nodiscard]] RingPath ring_path(const Placement& placement, const Cluster& cluster);
 /// The same with the group's rings embedded on the graph: bottleneck links by name and, where the cluster has a topology, its limits.
-[[nodiscard]] RingPath ring_path(const Group& group, const Cluster& cluster);
+/// `exchange`: the bound of an all-to-all too, which takes longer.
+[[nodiscard]] RingPath ring_path(const Group& group, const Cluster& cluster, bool exchange = false);
 
 }  // namespace shardsim

@@ -68,10 +68,12 @@ CollectivePredictor::CollectivePredictor(const Cluster& cluster) : cluster_(clus
     curves_.push_back({fit.collective, fit.ranks, fit.nodes, fit.algorithm, fit.protocol, CollectiveCurve(fit)});
 }
 
-const RingPath& CollectivePredictor::path_of(const Group& group) const {
+const RingPath& CollectivePredictor::path_of(Collective collective, const Group& group) const {
+  const bool exchange = collective == Collective::all_to_all;
+  const std::tuple key(group.size, group.stride, exchange);
   const std::lock_guard lock(mutex_);
-  const auto found = paths_.find({group.size, group.stride});
-  return found != paths_.end() ? found->second : paths_.emplace(std::pair(group.size, group.stride), ring_path(group, cluster_)).first->second;
+  const auto found = paths_.find(key);
+  return found != paths_.end() ? found->second : paths_.emplace(key, ring_path(group, cluster_, exchange)).first->second;
 }
 
 CollectivePredictor::Call CollectivePredictor::call(Collective collective, Bytes payload, const RingPath& path) const {
@@ -98,7 +100,7 @@ bool CollectivePredictor::prefers_tree(const Call& call, const ClosedForm& ring)
 }
 
 Chosen CollectivePredictor::choose(Collective collective, Bytes payload, const Group& group) const {
-  const RingPath& path = path_of(group);
+  const RingPath& path = path_of(collective, group);
   if (group.size <= 1) return {natural(collective), path.placement};
   const Call call = this->call(collective, payload, path);
   const ClosedForm form = load(call);
@@ -196,7 +198,7 @@ CollectiveTime CollectivePredictor::modelled(const Call& call, const ClosedForm&
 }
 
 CollectiveTime CollectivePredictor::predict(Collective collective, Bytes payload, const Group& group) const {
-  const RingPath& path = path_of(group);
+  const RingPath& path = path_of(collective, group);
   CollectiveTime out;
   if (group.size <= 1) {
     out.model = "none: one rank";

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "sim/core/profile.hpp"
@@ -67,7 +68,7 @@ class CollectivePredictor {
     const RingPath& path;
   };
 
-  [[nodiscard]] const RingPath& path_of(const Group& group) const;
+  [[nodiscard]] const RingPath& path_of(Collective collective, const Group& group) const;
   [[nodiscard]] Call call(Collective collective, Bytes payload, const RingPath& path) const;
   [[nodiscard]] bool prefers_tree(const Call& call, const ClosedForm& ring) const;
   [[nodiscard]] const Curve* find(Collective collective, const Placement& placement, Algorithm way) const;
@@ -81,7 +82,7 @@ class CollectivePredictor {
   Cluster cluster_;
   std::vector<Curve> curves_;
   // Rings are embedded once for each shape of a group; sweeps may ask from several threads.
-  mutable std::map<std::pair<std::int64_t, std::int64_t>, RingPath> paths_;
+  mutable std::map<std::tuple<std::int64_t, std::int64_t, bool>, RingPath> paths_;
   mutable std::mutex mutex_;
 };
 

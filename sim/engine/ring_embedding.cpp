@@ -108,14 +108,14 @@ class Across {
     for (std::size_t i = 0; i < gpus; ++i) beside_.push_back(graph.nics_beside(static_cast<std::int32_t>(i)));
   }
 
-  void add(const Ring& ring) {
+  void add(const Ring& ring, bool exchange) {
     if (ring.size() < 2) return;
     const std::vector<std::int32_t> nics = nics_of(ring.front());
     // The GPU that leaves a node stands before the one that entered, and so do the NICs beside it.
     const std::size_t back = ring.front().gpus.size() > 1 ? std::max<std::size_t>(1, nics.size() / ring.front().gpus.size()) : 0;
     const double share = 1 / static_cast<double>(nics.size());
     for (std::size_t c = 0; c < nics.size(); ++c) add_channel(ring, nics[c], nics[(c + nics.size() - back) % nics.size()], share);
-    add_exchange(ring, nics);
+    if (exchange) add_exchange(ring, nics);
   }
 
   [[nodiscard]] Slowest ring() const { return slowest(graph_, ring_loads_); }
@@ -176,7 +176,7 @@ class Across {
 
 }  // namespace
 
-RingEmbedding embed_rings(const ClusterGraph& graph, const Cluster& cluster, const Group& group) {
+RingEmbedding embed_rings(const ClusterGraph& graph, const Cluster& cluster, const Group& group, bool exchange) {
   const std::vector<Ring> rings = rings_of(cluster, group);
   RingEmbedding embedding;
   const Slowest node = inside(graph, rings);
@@ -184,11 +184,11 @@ RingEmbedding embed_rings(const ClusterGraph& graph, const Cluster& cluster, con
   embedding.inside_link = node.link;
   if (graph.nodes() == 1) return embedding;
   Across across(graph, static_cast<std::size_t>(cluster.gpus_per_node));
-  for (const Ring& ring : rings) across.add(ring);
+  for (const Ring& ring : rings) across.add(ring, exchange);
   const Slowest network = across.ring();
   embedding.across = network.rate;
   embedding.across_link = network.link;
-  embedding.exchange = across.exchange().rate;
+  if (exchange) embedding.exchange = across.exchange().rate;
   embedding.hop = across.hop();
   return embedding;
 }

@@ -17,9 +17,10 @@ struct RingEmbedding {
   ByteRate across;            ///< between nodes; zero on one node
   std::string across_link;
   Seconds hop;                ///< mean latency of a step that crosses nodes
-  ByteRate exchange;          ///< all-to-all across nodes: the send buffer of a rank divided by this is the time; zero on one node
+  ByteRate exchange;          ///< all-to-all across nodes: the send buffer of a rank divided by this is the time; zero on one node,
+                              ///< and where nobody asked
 };
 
-[[nodiscard]] RingEmbedding embed_rings(const ClusterGraph& graph, const Cluster& cluster, const Group& group);
+[[nodiscard]] RingEmbedding embed_rings(const ClusterGraph& graph, const Cluster& cluster, const Group& group, bool exchange = false);
 
 }  // namespace shardsim

@@ -24,7 +24,7 @@ void ring_all_reduce_rank_by_rank(benchmark::State& state) {
 }
 BENCHMARK(ring_all_reduce_rank_by_rank)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-/// Two lines of YAML, and 2,048 nodes under oversubscribed leaves.
+/// 16,384 GPUs by the sums of a symmetric cluster, and 2,048 nodes under oversubscribed leaves.
 void embed_rings_of_a_cluster(benchmark::State& state) {
   Cluster cluster;
   cluster.nodes = 2048;

@@ -55,6 +55,12 @@ TEST(RingEmbedding, LinksAreNamed) {
   const RingEmbedding rings = embedded(cluster_of(4), {"world", 32, 1});
   EXPECT_EQ(rings.inside_link, "node0.gpu0 to node0.nvswitch0");
   EXPECT_EQ(rings.across_link, "node0.nic0 to leaf0");
+  // Without a topology the names are known beforehand.
+  for (const Group& group : {Group{"world", 32, 1}, {"replicate", 4, 8}, {"half", 8, 4}}) {
+    const RingPath path = ring_path(group, cluster_of(4));
+    EXPECT_EQ(path.inside_link, embedded(cluster_of(4), group).inside_link) << group.name;
+    EXPECT_EQ(path.across_link, embedded(cluster_of(4), group).across_link) << group.name;
+  }
 }
 
 TEST(RingEmbedding, AnOversubscribedLeafHoldsTheRing) {
@@ -125,7 +131,7 @@ TEST(RingEmbedding, AllToAllMeetsTheOversubscription) {
   cluster.profile.topology = Topology{};
   cluster.profile.topology->nodes_per_leaf = 2;
   cluster.profile.topology->oversubscription = 4;
-  EXPECT_NEAR(embedded(cluster, {"world", 32, 1}).exchange.base(), 25e9, 1);
+  EXPECT_NEAR(embed_rings(*ClusterGraph::expand(cluster), cluster, {"world", 32, 1}, true).exchange.base(), 25e9, 1);
 }
 
 TEST(RingPath, ATopologyLowersWhatTheSumsAllow) {
