@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "command.hpp"
+#include "laboratory.hpp"
 #include "sim/core/node.hpp"
 #include "sim/core/profile.hpp"
 
@@ -117,6 +118,49 @@ TEST_F(Mpi, OtherRanksThanTheLaunchersAreRefused) {
   const auto ran = mpirun(2, std::string("execute ") + tiny + " --backend mpi --ranks 3");
   EXPECT_EQ(ran.code, 3);
   EXPECT_THAT(ran.output, HasSubstr("3 ranks are asked for, but the launcher started 2"));
+}
+
+/// Starts `arguments` in the laboratory that this process is in, each rank on a "host" of its own: mpirun reaches a namespace as it would a machine.
+test::CommandResult mpirun_on_hosts(const test::Laboratory& laboratory, const std::string& arguments) {
+  std::ofstream("/run/agent.sh") << "#!/bin/sh\n"
+                                    "host=$1; shift\n"
+                                    "space=rk$((${host##*.} - 10))\n"
+                                    "exec ip netns exec $space unshare -u sh -c \"hostname $space; $*\"\n";
+  std::string hosts;
+  for (const std::string& peer : laboratory.network().peers) hosts += (hosts.empty() ? "" : ",") + peer + ":1";
+  return test::run_command("chmod +x /run/agent.sh && ip link set lo up && ip addr add 10.77.0.1/24 dev lab; "
+                           "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR "/scenarios timeout 120 mpirun -np " +
+                           std::to_string(laboratory.ranks) + " --host " + hosts +
+                           " --mca plm_rsh_agent /run/agent.sh --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include 10.77.0.0/24 --mca btl tcp,self "
+                           "--mca btl_tcp_if_include 10.77.0.0/24 --bind-to none -x SHARDSIM_DATA " SHARDSIM_EXECUTABLE " " + arguments);
+}
+
+TEST_F(Mpi, SeveralHosts) {
+  const test::Laboratory laboratory{.ranks = 3, .rate = "1gbit"};
+  if (const std::string why = test::laboratory_forbidden(); !why.empty()) GTEST_SKIP() << why;
+  const std::string report = (folder / "r.json").string(), profile = (folder / "p.yaml").string();
+  const std::string carried = test::in_laboratory(laboratory, [&] {
+    const auto before = laboratory.sent_bytes();
+    const auto ran = mpirun_on_hosts(laboratory, std::string("execute ") + tiny + " --backend mpi --steps 6 --report " + report);
+    const auto after = laboratory.sent_bytes();
+    if (ran.code != 0) return "execute: " + ran.output;
+    if (const auto calibrated = mpirun_on_hosts(laboratory, "calibrate mpi --seconds 1 -o " + profile); calibrated.code != 0) return "calibrate: " + calibrated.output;
+    std::string text;
+    for (std::size_t r = 0; r < after.size(); ++r) text += std::to_string(after[r] - before[r]) + " ";
+    return text;
+  });
+  std::istringstream on_links(carried);
+  const Node result = json("r.json");
+  for (const std::int64_t sent : numbers(*result.find("strategies")->items.at(0).find("sent_bytes")->find("measured"))) {
+    double bytes = 0;
+    ASSERT_TRUE(on_links >> bytes) << carried;
+    EXPECT_GT(bytes / static_cast<double>(sent), 1.0);
+    EXPECT_LT(bytes / static_cast<double>(sent), 1.15);  // headers, scalars, barriers and what mpirun says to its ranks
+  }
+  const auto read = read_profile(*read_yaml(*read_source(profile)));
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(read->collectives.front().nodes, 3);
+  EXPECT_EQ(read->node.gpus, 1);
 }
 
 TEST_F(Mpi, CalibrateWritesAProfile) {
