@@ -17,9 +17,12 @@
 #include "calibrate/sample_journal.hpp"
 #include "calibrate/topo.hpp"
 #include "cli/commands.hpp"
+#include "cli/html_file.hpp"
 #include "cli/log.hpp"
 #include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
+#include "reports/profile_html.hpp"
+#include "reports/profile_rows.hpp"
 #include "reports/profile_text.hpp"
 
 namespace shardsim {
@@ -183,8 +186,12 @@ ExitCode run_import(const Arguments& arguments) {
 }
 
 ExitCode run_show(const Arguments& arguments) {
+  HtmlFile html(arguments);
   const Source source = value_or_throw(read_source(arguments.text("PROFILE")));
-  write_output("-", profile_text(value_or_throw(read_profile(value_or_throw(read_yaml(source)), Completeness::part))));
+  const Profile profile = value_or_throw(read_profile(value_or_throw(read_yaml(source)), Completeness::part));
+  if (html.wanted()) html.write(profile_page(profile));
+  if (html.replaces_report()) return ExitCode::done;
+  write_output("-", arguments.text("--format", "table") == "json" ? profile_json(profile).text() + "\n" : profile_text(profile));
   return ExitCode::done;
 }
 
@@ -250,7 +257,10 @@ Command calibrate_command() {
                           nccl_command(),
                           import_logs_command(),
                           {.name = "show", .summary = "print a profile: values, origins, measured against fitted",
-                           .arguments = {{.name = "PROFILE", .help = "profile to print", .required = true}}, .run = run_show}}};
+                           .arguments = {{.name = "PROFILE", .help = "profile to print", .required = true},
+                                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
+                                         html_argument()},
+                           .run = run_show}}};
 }
 
 }  // namespace shardsim

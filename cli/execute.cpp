@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "cli/commands.hpp"
-#include "cli/execution_html.hpp"
 #include "cli/execution_job.hpp"
 #include "cli/execution_report.hpp"
+#include "cli/html_file.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 #include "reports/output.hpp"
@@ -37,7 +37,7 @@ void use_ranks(Scenario& scenario, std::int64_t ranks) {
 /// In the form that the file's name or --format asks for.
 std::string report_text(const Arguments& arguments, const ExecutionSummary& summary) {
   const std::string file = arguments.text("--report");
-  if (file.ends_with(".html")) return execution_html(summary);
+  if (file.ends_with(".html")) return html_page(execution_page(summary));
   if (file.ends_with(".json") || arguments.text("--format", "table") == "json") return execution_json(summary).text() + "\n";
   return execution_table(summary);
 }
@@ -45,8 +45,12 @@ std::string report_text(const Arguments& arguments, const ExecutionSummary& summ
 ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
   const std::string backend = arguments.text("--backend", "local");
+  std::optional<HtmlFile> html;
   std::optional<Output> output;
-  if (platform.reports()) output.emplace(arguments.text("--report", "-"));
+  if (platform.reports()) {
+    html.emplace(arguments);
+    if (!html->replaces_report() || arguments.given("--report")) output.emplace(arguments.text("--report", "-"));
+  }
   ExecutionOptions options;
   options.steps = static_cast<int>(arguments.integer("--steps", 3, 1, 10'000));
   read_fault(options);
@@ -66,6 +70,7 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
     summary.strategies.push_back(std::move(execution));
   }
   platform.close();
+  if (html && html->wanted()) html->write(execution_page(summary));
   if (output) {
     output->write(report_text(arguments, summary));
     output->commit();
@@ -104,6 +109,7 @@ Command execute_command() {
                         {.name = "--time-tolerance", .value = "X", .help = "largest relative difference of step times; without it time decides nothing"},
                         {.name = "--report", .value = "FILE", .help = "where the report goes; NAME.json is written as JSON, NAME.html as a page", .fallback = "-"},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
+                        html_argument(),
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
           .run = run};
 }

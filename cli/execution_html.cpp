@@ -1,111 +1,195 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/execution_html.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "reports/html.hpp"
+#include "cli/execution_report.hpp"
 #include "sim/core/units_text.hpp"
 
 namespace shardsim {
 namespace {
 
-Bytes most(const std::vector<Bytes>& values) { return values.empty() ? Bytes{} : *std::ranges::max_element(values); }
+using execute::ByRank;
+using Executions = std::vector<Execution>;
 
-std::string name_of(const Execution& e) { return e.result.strategy + (e.result.semantics == "textbook" ? " (textbook)" : ""); }
+constexpr const char* predicted_color = "#56B4E9";
+constexpr const char* measured_color = "#0072B2";
 
-std::string relative(double predicted, double measured) { return predicted > 0 ? fmt::format("{:+.1f} %", 100 * (measured / predicted - 1)) : ""; }
+std::string name_of_run(const Execution& e) { return e.result.strategy + (e.result.semantics == "textbook" ? " (textbook)" : ""); }
 
-std::string difference(const execute::Closeness& c) { return fmt::format("{:.2g} of {:.2g}", c.largest_difference, c.tolerance); }
+std::int64_t total(const std::vector<Bytes>& values) {
+  Bytes sum;
+  for (const Bytes b : values) sum += b;
+  return sum.value();
+}
 
-/// Two bars for each strategy.
-HtmlChart beside(std::string description, HtmlAxis axis, const std::vector<Execution>& executions, auto&& predicted, auto&& measured) {
-  HtmlChart chart{.kind = HtmlChart::Kind::bar, .description = std::move(description), .x = std::move(axis), .y = {.unit = HtmlAxis::Unit::words}, .lying = true};
-  Json::List left, right;
-  for (const Execution& e : executions) {
-    chart.labels.push_back(name_of(e));
-    left.emplace_back(predicted(e));
-    right.emplace_back(measured(e));
+std::int64_t largest(const std::vector<Bytes>& values) {
+  return values.empty() ? 0 : std::max_element(values.begin(), values.end())->value();
+}
+
+/// Two bars for each strategy: what was predicted, and what was measured.
+template <class Predicted, class Measured>
+HtmlChart pairs(const Executions& runs, HtmlAxis axis, std::string description, const Predicted& predicted, const Measured& measured) {
+  HtmlChart chart{.kind = HtmlChart::Kind::bar,
+                  .description = std::move(description),
+                  .x = std::move(axis),
+                  .y = {.unit = HtmlAxis::Unit::words},
+                  .lying = true};
+  Json::List first, second;
+  for (const Execution& e : runs) {
+    chart.labels.push_back(name_of_run(e));
+    first.emplace_back(predicted(e));
+    second.emplace_back(measured(e));
   }
-  chart.series = {{.label = "predicted", .color = series_color(0), .data = Json(std::move(left))},
-                  {.label = "measured", .color = series_color(1), .data = Json(std::move(right))}};
+  chart.series = {{.label = "predicted", .color = predicted_color, .data = std::move(first)},
+                  {.label = "measured", .color = measured_color, .data = std::move(second)}};
   return chart;
 }
 
-HtmlSection verdicts(const ExecutionSummary& summary) {
-  TextGrid grid{.header = {"Strategy", "Predicted, Ψ", "Textbook, a step", "Predicted, all steps", "Measured", "Peak predicted", "Peak measured", "Step predicted",
-                           "Step measured", "Time", "Loss apart", "Gradient apart", "Agree"},
-                .right = {false, true, true, true, true, true, true, true, true, true, true, true, false},
-                .rows = {}};
-  for (const Execution& e : summary.strategies) {
-    const execute::ExecutionResult& r = e.result;
-    grid.rows.push_back({name_of(e), fmt::format("{:.2f}", e.psi_units), grouped(e.textbook.value()), grouped(most(r.sent.predicted).value()),
-                         grouped(most(r.sent.measured).value()), grouped(most(r.peak.predicted).value()), grouped(most(r.peak.measured).value()),
-                         to_text(e.predicted_step), to_text(e.measured_step()), relative(e.predicted_step.base(), e.measured_step().base()), difference(r.loss),
-                         difference(r.gradient), e.agree() ? "yes" : "NO"});
+/// One row for each strategy and rank.
+TextGrid rank_grid(const Executions& runs, const ByRank execute::ExecutionResult::*figures) {
+  TextGrid grid{
+      .header = {"Strategy", "Rank", "Predicted", "Measured", "Difference"}, .right = {false, true, true, true, true}, .rows = {}};
+  for (const Execution& e : runs) {
+    const ByRank& f = e.result.*figures;
+    for (std::size_t r = 0; r < std::min(f.predicted.size(), f.measured.size()); ++r)
+      grid.rows.push_back({name_of_run(e), std::to_string(r), grouped(f.predicted[r].value()), grouped(f.measured[r].value()),
+                           grouped(f.measured[r].value() - f.predicted[r].value())});
   }
-  return {.title = "Predicted and measured",
-          .text = "Bytes are those of the rank with the most; they, the peaks of memory and the losses decide whether a strategy agrees, time only with "
-                  "--time-tolerance. Ψ is the number of parameters: in its units stands the payload of a step, an all-reduce's twice. The textbook's bytes are what the papers count for a step.",
+  return grid;
+}
+
+std::string apart(const execute::Closeness& c) { return fmt::format("{:.2g} of {:.2g}", c.largest_difference, c.tolerance); }
+
+HtmlSection verdicts(const Executions& runs) {
+  TextGrid grid{.header = {"Strategy", "Agrees", "Sent, Ψ", "Textbook, a step", "Predicted, all steps", "Measured", "Peak predicted",
+                           "Peak measured", "Loss apart", "Gradient apart", "Same parameters"},
+                .right = {false, false, true, true, true, true, true, true, true, true, false},
+                .rows = {}};
+  for (const Execution& e : runs) {
+    const execute::ExecutionResult& r = e.result;
+    grid.rows.push_back({name_of_run(e), e.agree() ? "yes" : "NO", fmt::format("{:.2f}", e.psi_units), grouped(e.textbook.value()),
+                         grouped(largest(r.sent.predicted)), grouped(largest(r.sent.measured)), grouped(largest(r.peak.predicted)),
+                         grouped(largest(r.peak.measured)), apart(r.loss), apart(r.gradient), r.same_parameters ? "yes" : "NO"});
+  }
+  return {
+      .title = "Predicted and measured",
+      .text =
+          "Bytes are those of the rank with the most; they, the peaks of memory and the losses decide whether a strategy agrees, time only "
+          "with --time-tolerance. Ψ is the number of parameters: in its units stands the payload of a step, an all-reduce's twice. The "
+          "textbook's bytes are what the papers count for a step.",
           .tables = {std::move(grid)}};
 }
 
-HtmlSection by_rank(const ExecutionSummary& summary) {
-  TextGrid grid{.header = {"Strategy", "Rank", "Sent, predicted", "Sent, measured", "Scalars, predicted", "Scalars, measured", "Peak, predicted", "Peak, measured", "Process"},
-                .right = {false, true, true, true, true, true, true, true, true},
+HtmlSection every_rank(const Executions& runs) {
+  TextGrid grid{.header = {"Strategy", "Rank", "Scalars, predicted", "Scalars, measured", "Process"},
+                .right = {false, true, true, true, true},
                 .rows = {}};
-  for (const Execution& e : summary.strategies) {
+  for (const Execution& e : runs) {
     const execute::ExecutionResult& r = e.result;
-    for (std::size_t rank = 0; rank < r.sent.measured.size(); ++rank)
-      grid.rows.push_back({name_of(e), std::to_string(rank), grouped(r.sent.predicted[rank].value()), grouped(r.sent.measured[rank].value()),
-                           grouped(r.control.predicted[rank].value()), grouped(r.control.measured[rank].value()), grouped(r.peak.predicted[rank].value()),
-                           grouped(r.peak.measured[rank].value()), to_text(r.high_water[rank])});
+    for (std::size_t rank = 0; rank < r.control.measured.size(); ++rank)
+      grid.rows.push_back({name_of_run(e), std::to_string(rank), grouped(r.control.predicted[rank].value()),
+                           grouped(r.control.measured[rank].value()), rank < r.high_water.size() ? to_text(r.high_water[rank]) : ""});
   }
-  return {.title = "Every rank", .text = "Bytes. The last column is the process as a whole: pages, code and the trainer's own scratch included.", .tables = {std::move(grid)}};
+  return {.title = "Scalars and processes",
+          .text = "Bytes of norms and flags, and the process as a whole: pages, code and the trainer's own scratch included.",
+          .tables = {std::move(grid)}};
 }
 
-HtmlSection losses(const ExecutionSummary& summary) {
+HtmlSection sent_section(const Executions& runs) {
+  HtmlChart chart = pairs(
+      runs, {.label = "sent by all ranks in all steps", .unit = HtmlAxis::Unit::traffic},
+      "Bytes sent by all ranks, predicted and measured, by strategy.", [](const Execution& e) { return total(e.result.sent.predicted); },
+      [](const Execution& e) { return total(e.result.sent.measured); });
+  return {.title = "Bytes sent",
+          .text = "Counted by " + runs.front().result.counted_by + ".",
+          .chart = std::move(chart),
+          .tables = {rank_grid(runs, &execute::ExecutionResult::sent)}};
+}
+
+HtmlSection peak_section(const Executions& runs) {
+  HtmlChart chart = pairs(
+      runs, {.label = "peak of the rank with the most", .unit = HtmlAxis::Unit::bytes},
+      "The largest peak of memory of a rank, predicted and measured, by strategy.",
+      [](const Execution& e) { return largest(e.result.peak.predicted); },
+      [](const Execution& e) { return largest(e.result.peak.measured); });
+  return {.title = "Peak memory",
+          .text = "Of the buffers of the schedule, in bytes.",
+          .chart = std::move(chart),
+          .tables = {rank_grid(runs, &execute::ExecutionResult::peak)}};
+}
+
+HtmlSection time_section(const Executions& runs) {
+  HtmlChart chart = pairs(
+      runs, {.label = "time of one step", .unit = HtmlAxis::Unit::seconds}, "The time of one step, predicted and measured, by strategy.",
+      [](const Execution& e) { return e.predicted_step.base(); }, [](const Execution& e) { return e.measured_step().base(); });
+  TextGrid grid{.header = {"Strategy", "Predicted", "Measured (median)", "Apart", "Predicted with overlap", "Decides"},
+                .right = {false, true, true, true, true, false},
+                .rows = {}};
+  for (const Execution& e : runs)
+    grid.rows.push_back({name_of_run(e), to_text(e.predicted_step), to_text(e.measured_step()),
+                         fmt::format("{:+.1f} %", 100 * (e.measured_step() / e.predicted_step - 1)), to_text(e.overlapped_step),
+                         e.time_tolerance ? fmt::format("within {:.3g}", *e.time_tolerance) : "no"});
+  return {
+      .title = "Step time",
+      .text =
+          "Predicted on the scenario's cluster, operations one after another as they run here; comparable only if that is a profile of the "
+          "machine that ran it (calibrate local, calibrate mpi).",
+      .chart = std::move(chart),
+      .tables = {std::move(grid)}};
+}
+
+HtmlSection loss_section(const Executions& runs) {
   HtmlChart chart{.kind = HtmlChart::Kind::line,
-                  .description = "Loss by step of every strategy, and of one rank with the whole batch: the lines lie on each other.",
-                  .x = {.label = "step"},
+                  .description = "The loss of each step: one rank with the whole batch as reference, and each strategy.",
+                  .x = {.label = "step", .unit = HtmlAxis::Unit::words},
                   .y = {.label = "loss"}};
-  const auto points = [](const std::vector<double>& values) {
-    Json::List list;
-    for (std::size_t s = 0; s < values.size(); ++s) list.emplace_back(Json::Object{{"x", static_cast<std::int64_t>(s + 1)}, {"y", values[s]}});
-    return Json(std::move(list));
-  };
-  for (std::size_t i = 0; i < summary.strategies.size(); ++i)
-    chart.series.push_back({.label = name_of(summary.strategies[i]), .color = series_color(i), .data = points(summary.strategies[i].result.losses)});
-  if (!summary.strategies.empty())
-    chart.series.push_back({.label = "one rank", .color = "#000000", .data = points(summary.strategies.front().result.reference_losses), .style = "dashed"});
-  return {.title = "Losses", .chart = std::move(chart)};
+  const std::vector<double>& reference = runs.front().result.reference_losses;
+  TextGrid grid{.header = {"Step", "Reference"}, .right = {true, true}, .rows = {}};
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    chart.labels.push_back(std::to_string(i + 1));
+    grid.rows.push_back({std::to_string(i + 1), fmt::format("{:.9g}", reference[i])});
+  }
+  chart.series.push_back(
+      {.label = "reference", .color = "#1b1f24", .data = Json::List(reference.begin(), reference.end()), .style = "dashed"});
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    const execute::ExecutionResult& r = runs[k].result;
+    chart.series.push_back(
+        {.label = name_of_run(runs[k]), .color = series_color(k), .data = Json::List(r.losses.begin(), r.losses.end()), .style = "dots"});
+    grid.header.push_back(name_of_run(runs[k]));
+    grid.right.push_back(true);
+    for (std::size_t i = 0; i < grid.rows.size(); ++i)
+      grid.rows[i].push_back(i < r.losses.size() ? fmt::format("{:.9g}", r.losses[i]) : "");
+  }
+  return {.title = "Loss", .text = "Mean over the global batch.", .chart = std::move(chart), .tables = {std::move(grid)}};
+}
+
+HtmlTile agreement(const char* label, const Executions& runs, bool (*agrees)(const Execution&)) {
+  const auto count = std::count_if(runs.begin(), runs.end(), agrees);
+  const bool all = count == static_cast<std::ptrdiff_t>(runs.size());
+  return {.label = label,
+          .value = all ? "equal" : "DIFFER",
+          .note = fmt::format("{} of {} strategies", count, runs.size()),
+          .mood = all ? "good" : "bad"};
 }
 
 }  // namespace
 
-std::string execution_html(const ExecutionSummary& summary) {
-  const auto agreeing = std::ranges::count_if(summary.strategies, [](const Execution& e) { return e.agree(); });
-  const auto all = static_cast<std::ptrdiff_t>(summary.strategies.size());
-  HtmlPage page{.title = "Cross-validation: predicted against executed",
-                .lines = {fmt::format("{} on {} ranks, backend {}", summary.scenario, summary.ranks, summary.backend)},
-                .tiles = {{.label = "Strategies that agree", .value = fmt::format("{} of {}", agreeing, all), .mood = agreeing == all ? "good" : "bad"}},
+HtmlPage execution_page(const ExecutionSummary& summary) {
+  const Executions& runs = summary.strategies;
+  HtmlPage page{.title = "Execution of " + summary.scenario,
+                .lines = {fmt::format("{} ranks, backend {}. The schedule that simulate replays, run on real memory and a real network.",
+                                      summary.ranks, summary.backend)},
                 .data = execution_json(summary)};
-  if (!summary.strategies.empty()) page.lines.push_back("Bytes counted by " + summary.strategies.front().result.counted_by);
-  page.sections.push_back(verdicts(summary));
-  page.sections.push_back({.title = "Bytes sent",
-                           .chart = beside("Two bars for each strategy: bytes that the busiest rank sends, predicted and measured.",
-                                           {.label = "sent by the busiest rank in all steps", .unit = HtmlAxis::Unit::traffic}, summary.strategies,
-                                           [](const Execution& e) { return most(e.result.sent.predicted).value(); },
-                                           [](const Execution& e) { return most(e.result.sent.measured).value(); })});
-  page.sections.push_back({.title = "Time of a step",
-                           .text = "Predicted on the scenario's cluster; comparable only if that is a profile of the machine that ran it (calibrate local, calibrate mpi).",
-                           .chart = beside("Two bars for each strategy: time of a step, predicted and measured.", {.label = "time of a step", .unit = HtmlAxis::Unit::seconds},
-                                           summary.strategies, [](const Execution& e) { return e.predicted_step.base(); },
-                                           [](const Execution& e) { return e.measured_step().base(); })});
-  page.sections.push_back(losses(summary));
-  page.sections.push_back(by_rank(summary));
-  return html_page(page);
+  if (runs.empty()) return page;
+  page.tiles = {agreement("Bytes sent", runs, [](const Execution& e) { return e.result.sent.equal() && e.result.control.equal(); }),
+                agreement("Peak memory", runs, [](const Execution& e) {
+                            return e.result.peak.equal() && std::ranges::all_of(e.result.pools, &execute::PoolCheck::within);
+                          }),
+                agreement("Loss", runs, [](const Execution& e) { return e.result.loss.within(); }),
+                agreement("Gradient", runs, [](const Execution& e) { return e.result.gradient.within() && e.result.same_parameters; })};
+  page.sections = {verdicts(runs), sent_section(runs), peak_section(runs), time_section(runs), loss_section(runs), every_rank(runs)};
+  return page;
 }
 
 }  // namespace shardsim

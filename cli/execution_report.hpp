@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `execute` found, as JSON (shardsim.execute/1) and as a table.
+// What `execute` found, as JSON (shardsim.execute/1), as a table and as a page.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "calibrate/execute/execution.hpp"
+#include "reports/html.hpp"
 #include "reports/json.hpp"
 
 namespace shardsim {
@@ -32,5 +33,7 @@ struct ExecutionSummary {
 
 [[nodiscard]] Json execution_json(const ExecutionSummary& summary);
 [[nodiscard]] std::string execution_table(const ExecutionSummary& summary);
+/// Predicted beside measured, by strategy and rank (execution_html.cpp).
+[[nodiscard]] HtmlPage execution_page(const ExecutionSummary& summary);
 
 }  // namespace shardsim

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "cli/commands.hpp"
+#include "cli/html_file.hpp"
 #include "cli/planner_report.hpp"
 #include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
@@ -47,14 +48,16 @@ std::vector<std::string> assignments(const Arguments& arguments) {
 ExitCode run(const Arguments& arguments) {
   const Range range = arguments.given("--scaling") ? read_range(arguments.text("--scaling")) : Range{};
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), assignments(arguments)));
+  HtmlFile html(arguments);
   Plan plan = make_plan(base);
   if (arguments.given("--scaling")) plan.scaling = scaling_study(base, range.least, range.most);
-  const std::string format = arguments.text("--format", "table");
+  if (html.wanted()) html.write(plan_page(plan));
+  const std::string format = arguments.text("--format", html.replaces_report() ? "none" : "table");
   if (format == "json")
     write_output("-", plan_json(plan).text() + "\n");
   else if (format == "csv")
     write_output("-", plan_csv(plan));
-  else
+  else if (format == "table")
     write_output("-", plan_table(plan));
   return plan.time ? ExitCode::done : ExitCode::no;
 }
@@ -77,6 +80,7 @@ Command plan_command() {
            {.name = "--nodes", .value = "LIST", .help = "numbers of nodes, with commas between them (default: powers of two)"},
            {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "all"},
            {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
+           html_argument(),
            {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
       .run = run};
 }

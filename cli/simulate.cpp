@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "cli/commands.hpp"
+#include "cli/html_file.hpp"
 #include "cli/log.hpp"
 #include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
 #include "reports/simulate_html.hpp"
 #include "reports/simulate_json.hpp"
 #include "reports/table.hpp"
+#include "reports/timeline_svg.hpp"
 #include "reports/trace.hpp"
 
 namespace shardsim {
@@ -17,7 +19,7 @@ namespace {
 
 /// The files asked for beside the report, opened before the work begins.
 struct Extras {
-  std::optional<Output> trace, schedule, html;
+  std::optional<Output> trace, schedule, html, svg;
   bool on_standard_output = false;
 };
 
@@ -33,9 +35,10 @@ Extras open_extras(const Arguments& arguments) {
   extras.trace = open_extra(arguments, "--trace", extras);
   extras.schedule = open_extra(arguments, "--dump-schedule", extras);
   extras.html = open_extra(arguments, "--html", extras);
+  extras.svg = open_extra(arguments, "--svg", extras);
   if (extras.on_standard_output && arguments.given("--format")) throw InputError("standard output can take the report or a file, not both");
-  if ((extras.trace || extras.schedule || extras.html) && arguments.texts("SCENARIO").size() > 1)
-    throw InputError("--trace, --html and --dump-schedule need a single scenario");
+  if ((extras.trace || extras.schedule || extras.html || extras.svg) && arguments.texts("SCENARIO").size() > 1)
+    throw InputError("--trace, --html, --svg and --dump-schedule need a single scenario");
   return extras;
 }
 
@@ -69,7 +72,7 @@ ExitCode run(const Arguments& arguments) {
   if (!problems.empty()) throw InputError(std::move(problems));
 
   std::vector<SimulationResult> results;
-  for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace || extras.html}));
+  for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace || extras.html || extras.svg}));
 
   const std::string format = arguments.text("--format", "table");
   if (format != "table")  // the table shows them itself
@@ -77,6 +80,7 @@ ExitCode run(const Arguments& arguments) {
       for (const std::string& warning : result.warnings) log_warning(fmt::format("{}: {}", result.scenario, warning));
   if (extras.trace) finish(extras.trace, chrome_trace(results.front()));
   if (extras.html) finish(extras.html, html_page(simulate_page(results.front())));
+  if (extras.svg) finish(extras.svg, timeline_svg(results.front()));
   if (extras.schedule) finish(extras.schedule, to_text(*results.front().schedule));
   if (!extras.on_standard_output) write_output("-", report(results, format));
   return ExitCode::done;
@@ -90,7 +94,8 @@ Command simulate_command() {
           .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true, .many = true},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
                         {.name = "--trace", .value = "FILE", .help = "write a timeline for Perfetto or chrome://tracing ('-': standard output)"},
-                        {.name = "--html", .value = "FILE", .help = "write a page with charts that opens without a network"},
+                        html_argument(),
+                        {.name = "--svg", .value = "FILE", .help = "write the timeline as a picture for documents"},
                         {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenarios, as in training.micro_batch_size=2", .many = true}},
           .run = run};

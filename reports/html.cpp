@@ -3,27 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "reports/assets.hpp"
+#include "reports/markup.hpp"
 #include "sim/core/problem.hpp"
 
 namespace shardsim {
 namespace {
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
+constexpr std::size_t long_cell = 28;  // letters: sentences wrap, words and numbers do not
 
 /// JSON inside a script element: "</" would end the element.
 std::string embedded(const Json& json) {
@@ -38,6 +28,7 @@ std::string_view unit_name(HtmlAxis::Unit unit) {
     case HtmlAxis::Unit::bytes: return "bytes";
     case HtmlAxis::Unit::traffic: return "traffic";
     case HtmlAxis::Unit::seconds: return "seconds";
+    case HtmlAxis::Unit::share: return "share";
     case HtmlAxis::Unit::words: return "words";
   }
   return "";
@@ -56,7 +47,7 @@ std::string_view kind_name(HtmlChart::Kind kind) {
 
 Json axis_json(const HtmlAxis& axis) {
   const Json unit = axis.unit == HtmlAxis::Unit::words ? Json() : Json(unit_name(axis.unit));
-  return Json::Object{{"label", axis.label}, {"unit", unit}};
+  return Json::Object{{"label", axis.label}, {"unit", unit}, {"doubling", axis.doubling}};
 }
 
 Json chart_json(const HtmlChart& chart) {
@@ -81,43 +72,49 @@ std::string table_html(const TextGrid& grid) {
     std::string out;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool right = i < grid.right.size() && grid.right[i];
-      out += fmt::format("<{0}{1}>{2}</{0}>", element, right ? " class=\"right\"" : "", escaped(row[i]));
+      out += fmt::format("<{0}{1}>{2}</{0}>", element, right ? " class=\"right\"" : row[i].size() > long_cell ? " class=\"long\"" : "", markup(row[i]));
     }
     return "<tr>" + out + "</tr>\n";
   };
-  std::string out = "<div class=\"scroll\"><table>\n<thead>" + cells(grid.header, "th") + "</thead>\n<tbody>\n";
+  // Words alone: a phone shows each row as a paragraph.
+  const bool words = std::find(grid.right.begin(), grid.right.end(), true) == grid.right.end();
+  std::string out = fmt::format("<div class=\"scroll\"><table{}>\n<thead>", words ? " class=\"words\"" : "") + cells(grid.header, "th") + "</thead>\n<tbody>\n";
   for (const auto& row : grid.rows) out += cells(row, "td");
   return out + "</tbody></table></div>\n";
 }
 
+/// Many bars from left to right need room below each other.
+std::string height(const HtmlChart& chart) {
+  if (!chart.lying || chart.labels.size() < 3) return "";
+  return fmt::format(" style=\"height: {:.1f}rem\"", 8 + 2.2 * static_cast<double>(chart.labels.size()));
+}
+
 std::string section_html(const HtmlSection& section, std::size_t& charts) {
-  std::string out = fmt::format("<section>\n<h2>{}</h2>\n", escaped(section.title));
-  if (!section.text.empty()) out += fmt::format("<p class=\"soft\">{}</p>\n", escaped(section.text));
+  std::string out = fmt::format("<section>\n<h2>{}</h2>\n", markup(section.title));
+  if (!section.text.empty()) out += fmt::format("<p class=\"soft\">{}</p>\n", markup(section.text));
   if (section.chart)
-    out += fmt::format("<div class=\"plot{}\"><canvas id=\"chart-{}\" role=\"img\" aria-label=\"{}\"></canvas></div>\n", section.chart->low ? " low" : "",
-                       charts++, escaped(section.chart->description));
-  if (!section.tables.empty()) {
-    out += "<details open><summary>Figures</summary>\n";
-    for (const TextGrid& grid : section.tables) out += table_html(grid);
-    out += "</details>\n";
-  }
+    out += fmt::format("<div class=\"plot{}\"{}><canvas id=\"chart-{}\" role=\"img\" aria-label=\"{}\"></canvas></div>\n", section.chart->low ? " low" : "",
+                       height(*section.chart), charts++, markup(section.chart->description));
+  std::string tables;
+  for (const TextGrid& grid : section.tables) tables += table_html(grid);
+  out += section.chart && !tables.empty() ? "<details open><summary>Figures</summary>\n" + tables + "</details>\n" : tables;
   return out + "</section>\n";
 }
 
 std::string head_html(const HtmlPage& page) {
-  std::string out = fmt::format("<header>\n<h1>{}</h1>\n", escaped(page.title));
-  for (const std::string& line : page.lines) out += fmt::format("<p class=\"soft\">{}</p>\n", escaped(line));
+  std::string out = fmt::format("<header>\n<h1>{}</h1>\n", markup(page.title));
+  for (const std::string& line : page.lines) out += fmt::format("<p class=\"soft\">{}</p>\n", markup(line));
   out += "</header>\n<div class=\"tiles\">\n";
   for (const HtmlTile& tile : page.tiles)
-    out += fmt::format("<div class=\"tile {}\"><span>{}</span><b>{}</b><span>{}</span></div>\n", tile.mood, escaped(tile.label), escaped(tile.value),
-                       escaped(tile.note));
+    out += fmt::format("<div class=\"tile {}\"><span>{}</span><b>{}</b><span>{}</span></div>\n", tile.mood, markup(tile.label), markup(tile.value),
+                       markup(tile.note));
   return out + "</div>\n";
 }
 
 std::string warnings_html(const std::vector<std::string>& warnings) {
   if (warnings.empty()) return "";
   std::string out = "<section>\n<h2>Warnings</h2>\n<ul class=\"warnings\">\n";
-  for (const std::string& warning : warnings) out += fmt::format("<li>{}</li>\n", escaped(warning));
+  for (const std::string& warning : warnings) out += fmt::format("<li>{}</li>\n", markup(warning));
   return out + "</ul>\n</section>\n";
 }
 
@@ -140,7 +137,7 @@ std::string html_page(const HtmlPage& page) {
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
-      escaped(page.title), report_style);
+      markup(page.title), report_style);
   out += head_html(page) + "<main>\n" + sections + warnings_html(page.warnings) + "</main>\n<footer>Made by shardsim. Charts: Chart.js (MIT).</footer>\n";
   out += fmt::format("<script type=\"application/json\" id=\"data\">{}</script>\n<script type=\"application/json\" id=\"charts\">{}</script>\n",
                      embedded(page.data), embedded(Json(std::move(charts))));

@@ -22,15 +22,17 @@ struct HtmlTile {
 
 struct HtmlAxis {
   std::string label{};
-  enum class Unit { plain, bytes, traffic, seconds, words } unit = Unit::plain;  ///< bytes: binary; traffic: decimal bytes
+  /// bytes: binary; traffic: decimal bytes; share: of one, shown as percent; words: the axis of the labels
+  enum class Unit { plain, bytes, traffic, seconds, share, words } unit = Unit::plain;
+  bool doubling = false;  ///< logarithmic, with ticks at powers of two (line and scatter)
 };
 
 struct HtmlSeries {
   std::string label;
   std::string color;
-  Json data;            ///< numbers by label, or {"x": ..., "y": ...} points; bars may span [from, to]
+  Json data;            ///< numbers by label, or {"x": ..., "y": ...} points, each with a "name" if it has one; bars may span [from, to]
   std::string stack{};
-  std::string style{};  ///< "dashed" or "point" in an area chart
+  std::string style{};  ///< area: "dashed", "point"; bar: "mark" (a tick across each bar), "dashed" (ticks and a line); line, scatter: "dashed", "plain", "dots", "star"
 };
 
 struct HtmlChart {
@@ -40,7 +42,7 @@ struct HtmlChart {
   std::vector<std::string> labels{};   ///< of the category axis
   std::vector<HtmlSeries> series{};
   bool stacked = false;
-  bool lying = false;                  ///< bars from left to right
+  bool lying = false;                  ///< bars from left to right; the chart grows with their number
   bool low = false;                    ///< half as high as others
   double end = 0;                      ///< of the time axis
 };

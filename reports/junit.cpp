@@ -5,28 +5,12 @@
 #include <algorithm>
 
 #include "reports/check_report.hpp"
+#include "reports/markup.hpp"
 
 namespace shardsim {
 namespace {
 
 using Outcome = CheckCase::Outcome;
-
-/// Text as an attribute or element content. Control characters cannot stand in XML 1.0 at all; line breaks are kept as references.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\n': out += "&#10;"; break;
-      case '\t': out += "&#9;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-  }
-  return out;
-}
 
 struct Totals {
   std::size_t tests = 0, failures = 0, errors = 0;
@@ -45,12 +29,12 @@ struct Totals {
 
 std::string case_element(const CheckCase& c) {
   const std::string name = c.expectation.empty() ? c.metric : c.metric + " " + c.expectation;
-  std::string out = fmt::format(R"(    <testcase name="{}" classname="{}" file="{}" time="{:.3f}")", xml(name), xml(c.scenario), xml(c.scenario), c.seconds);
+  std::string out = fmt::format(R"(    <testcase name="{}" classname="{}" file="{}" time="{:.3f}")", markup(name), markup(c.scenario), markup(c.scenario), c.seconds);
   if (c.ok()) return out + "/>\n";
   const std::string_view element = c.outcome == Outcome::failed ? "failure" : "error";
   const std::string place = c.line > 0 ? fmt::format("{}:{}:{}: ", c.scenario, c.line, c.column) : c.scenario + ": ";
-  out += fmt::format(">\n      <{} message=\"{}\" type=\"{}\">{}</{}>\n    </testcase>\n", element, xml(c.message),
-                     c.outcome == Outcome::failed ? "expectation" : "input", xml(place + c.message), element);
+  out += fmt::format(">\n      <{} message=\"{}\" type=\"{}\">{}</{}>\n    </testcase>\n", element, markup(c.message),
+                     c.outcome == Outcome::failed ? "expectation" : "input", markup(place + c.message), element);
   return out;
 }
 
@@ -68,7 +52,7 @@ std::string junit_xml(const CheckCases& cases) {
       all.add(*it);
       body += case_element(*it);
     }
-    suites += fmt::format("  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n", xml(begin->scenario), totals.attributes(), body);
+    suites += fmt::format("  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n", markup(begin->scenario), totals.attributes(), body);
     begin = end;
   }
   return fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"shardsim check\" {}>\n{}</testsuites>\n", all.attributes(), suites);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "reports/names.hpp"
+#include "reports/parts.hpp"
 #include "reports/simulate_json.hpp"
 #include "reports/timeline_html.hpp"
 #include "sim/core/units_text.hpp"
@@ -28,15 +29,6 @@ std::vector<HtmlTile> tiles(const SimulationResult& result) {
 }
 
 HtmlSection step_section(const StepTime& step) {
-  struct Part {
-    const char* name;
-    Seconds time;
-    const char* color;
-  };
-  const std::vector<Part> parts{{"compute", step.compute, "#0072B2"},
-                                {"exposed communication", step.exposed_communication, exposed_color},
-                                {"optimizer", step.optimizer, "#009E73"},
-                                {"waiting for the host", step.host_bound, "#999999"}};
   HtmlChart chart{.kind = HtmlChart::Kind::bar,
                   .description = "One bar of the step's parts: compute, exposed communication, optimizer, waiting for the host.",
                   .x = {.label = "time", .unit = HtmlAxis::Unit::seconds},
@@ -46,7 +38,7 @@ HtmlSection step_section(const StepTime& step) {
                   .lying = true,
                   .low = true};
   TextGrid grid{.header = {"Part", "Time", "Share"}, .right = {false, true, true}, .rows = {}};
-  for (const Part& part : parts) {
+  for (const TimePart& part : time_parts(step)) {
     chart.series.push_back({.label = part.name, .color = part.color, .data = Json::List{part.time.base()}});
     grid.rows.push_back({part.name, to_text(part.time), step.time.base() > 0 ? percent(part.time / step.time) : ""});
   }

@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "reports/names.hpp"
 #include "sim/core/units_text.hpp"
-#include "sim/engine/exposed.hpp"
 
 namespace shardsim {
 namespace {
@@ -33,99 +31,30 @@ std::vector<MemoryPoint> thinned(const std::vector<MemoryPoint>& points, SimTime
 
 Json point(double x, Json y) { return Json::Object{{"x", x}, {"y", std::move(y)}}; }
 
-/// What a bar of the timeline stands for.
-enum class Kind : std::uint8_t { forward, backward, recompute, communication, copy, optimizer, host };
-struct KindStyle {
-  const char* label;
-  const char* color;
-};
-constexpr std::array<KindStyle, 7> kind_styles{{{"forward", "#56B4E9"},
-                                               {"backward", "#0072B2"},
-                                               {"recomputation", "#8B5A2B"},
-                                               {"communication", "#E69F00"},
-                                               {"copies", "#CC79A7"},
-                                               {"optimizer", "#009E73"},
-                                               {"host", "#999999"}}};
-
-Kind kind_of(const Op& op) {
-  if (std::holds_alternative<Communicate>(op.action)) return Kind::communication;
-  if (std::holds_alternative<Copy>(op.action)) return Kind::copy;
-  if (std::holds_alternative<Update>(op.action)) return Kind::optimizer;
-  if (const auto* compute = std::get_if<Compute>(&op.action)) {
-    if (op.phase == Phase::step) return Kind::optimizer;
-    return compute->pass == Pass::forward ? Kind::forward : compute->pass == Pass::recompute ? Kind::recompute : Kind::backward;
-  }
-  return Kind::host;
-}
-
-/// Bars of one kind on one row; neighbours closer than the resolution become one.
-class Bars {
- public:
-  explicit Bars(SimTime end) : gap_(SimTime{end.picoseconds() / resolution}) {}
-
-  void add(std::string_view row, SimTime begin, SimTime end, std::string name) {
-    if (end <= begin) return;
-    if (!bars_.empty() && bars_.back().row == row && begin - bars_.back().end < gap_) {
-      Bar& last = bars_.back();
-      last.end = std::max(last.end, end);
-      ++last.count;
-      return;
-    }
-    bars_.push_back({row, begin, end, std::move(name), 1});
-  }
-
-  void append_to(Json::List& out) const {
-    for (const Bar& bar : bars_)
-      out.emplace_back(Json::Object{{"x", Json::List{seconds(bar.begin), seconds(bar.end)}},
-                                    {"y", bar.row},
-                                    {"name", bar.count == 1 ? bar.name : fmt::format("{} and {} more", bar.name, bar.count - 1)}});
-  }
-
- private:
-  struct Bar {
-    std::string_view row;
-    SimTime begin, end;
-    std::string name;
-    int count;
-  };
-  SimTime gap_;
-  std::vector<Bar> bars_;
-};
-
-std::vector<std::string> row_names(const Schedule& schedule) {
-  std::vector<std::string> rows{"host"};
-  for (const Stream& stream : schedule.streams) rows.push_back(stream.name);
-  rows.emplace_back("exposed communication");
-  return rows;
-}
-
+/// Bars by kind; neighbours closer than the resolution become one.
 std::vector<HtmlSeries> bars_by_kind(const SimulationResult& result, const std::vector<std::string>& rows) {
   const Schedule& schedule = *result.schedule;
-  const SimTime end = result.timeline.end;
-  // A merge needs neighbours of one kind on one row, hence one list for each pair.
-  std::vector<std::array<Bars, kind_styles.size()>> bars(rows.size(), {Bars(end), Bars(end), Bars(end), Bars(end), Bars(end), Bars(end), Bars(end)});
-  for (const HostSlice& slice : result.timeline.host)
-    bars[0][static_cast<std::size_t>(Kind::host)].add(rows[0], slice.begin, slice.end, to_text(schedule.at(slice.op).label, schedule));
-  for (const Slice& slice : result.timeline.slices) {
-    const auto row = static_cast<std::size_t>(slice.stream.index) + 1;
-    const Op& op = schedule.at(slice.op);
-    bars[row][static_cast<std::size_t>(kind_of(op))].add(rows[row], slice.begin, slice.end, to_text(op.label, schedule));
-  }
   std::vector<HtmlSeries> series;
-  for (std::size_t kind = 0; kind < kind_styles.size(); ++kind) {
-    Json::List data;
-    for (const auto& row : bars) row[kind].append_to(data);
-    if (!data.empty()) series.push_back({.label = kind_styles[kind].label, .color = kind_styles[kind].color, .data = std::move(data)});
+  for (const TimelineBar& bar : timeline_bars(result, SimTime{result.timeline.end.picoseconds() / resolution}, Merge::near)) {
+    const BarStyle& style = style_of(bar.kind);
+    if (series.empty() || series.back().label != style.label) series.push_back({.label = style.label, .color = style.color, .data = Json::List{}});
+    const std::string name = bar.op.valid() ? to_text(schedule.at(bar.op).label, schedule) : style.label;
+    series.back().data.add(Json::Object{{"x", Json::List{seconds(bar.begin), seconds(bar.end)}},
+                                        {"y", rows[bar.row]},
+                                        {"name", bar.count == 1 ? name : fmt::format("{} and {} more", name, bar.count - 1)}});
   }
   return series;
 }
 
-HtmlSeries exposed_series(const SimulationResult& result, const std::string& row) {
-  Bars bars(result.timeline.end);
-  for (const TimeSpan& span : exposed_communication(*result.schedule, result.timeline)) bars.add(row, span.begin, span.end, "exposed communication");
-  Json::List data;
-  bars.append_to(data);
-  return {.label = "exposed communication", .color = exposed_color, .data = std::move(data)};
+/// How long each row is at work; operations of a stream follow one another.
+TextGrid busy_grid(const SimulationResult& result, const std::vector<std::string>& rows) {
+  std::vector<SimTime> busy(rows.size());
+  for (const TimelineBar& bar : timeline_bars(result, SimTime{}, Merge::near)) busy[bar.row] += bar.end - bar.begin;
+  TextGrid grid{.header = {"Row", "At work", "Share of the step"}, .right = {false, true, true}, .rows = {}};
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    grid.rows.push_back({rows[i], to_text(busy[i].seconds()),
+                         result.timeline.end > SimTime{} ? fmt::format("{:.1f} %", 100 * seconds(busy[i]) / seconds(result.timeline.end)) : ""});
+  return grid;
 }
 
 }  // namespace
@@ -166,16 +95,16 @@ HtmlSection memory_section(const SimulationResult& result) {
 }
 
 HtmlSection timeline_section(const SimulationResult& result) {
-  const std::vector<std::string> rows = row_names(*result.schedule);
+  const std::vector<std::string> rows = timeline_rows(*result.schedule);
   HtmlChart chart{.kind = HtmlChart::Kind::timeline,
-                  .description = "Rows of the host, of each stream, and of exposed communication, with what runs when. The table under the first chart holds the sums.",
+                  .description = "Rows of the host, of each stream, and of exposed communication, with what runs when. The table beside it holds the sums.",
                   .x = {.label = "time in the step", .unit = HtmlAxis::Unit::seconds},
                   .y = {.unit = HtmlAxis::Unit::words},
                   .labels = rows,
                   .series = bars_by_kind(result, rows),
                   .end = seconds(result.timeline.end)};
-  chart.series.push_back(exposed_series(result, rows.back()));
-  return {.title = "Timeline", .text = "For every operation, write a trace with --trace and open it in Perfetto.", .chart = std::move(chart)};
+  return {.title = "Timeline", .text = "For every operation, write a trace with --trace and open it in Perfetto.", .chart = std::move(chart),
+          .tables = {busy_grid(result, rows)}};
 }
 
 }  // namespace shardsim

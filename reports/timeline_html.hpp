@@ -3,11 +3,10 @@
 #pragma once
 
 #include "reports/html.hpp"
+#include "reports/timeline_bars.hpp"
 #include "sim/engine/result.hpp"
 
 namespace shardsim {
-
-inline constexpr const char* exposed_color = "#D32F2F";
 
 /// Memory by category over the step, with the capacity and the peak.
 [[nodiscard]] HtmlSection memory_section(const SimulationResult& result);

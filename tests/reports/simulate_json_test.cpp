@@ -30,7 +30,7 @@ TEST(SimulateJson, HoldsEveryFieldOfTheContractInOrder) {
       "memory.at_peak_bytes.activations", "memory.at_peak_bytes.logits", "memory.at_peak_bytes.temporaries", "memory.reserved_peak_bytes",
       "memory.overhead_bytes", "memory.device_peak_bytes", "step.time_s", "step.compute_s", "step.communication_s", "step.exposed_communication_s",
       "step.host_bound_s", "step.optimizer_s", "step.tokens_per_second", "step.tokens_per_second_per_gpu", "step.model_flops", "step.hardware_flops",
-      "step.flop_convention", "step.mfu", "step.hfu", "step.bound_by"};
+      "step.flop_convention", "step.mfu", "step.hfu", "step.bound_by", "step.bottleneck_link"};
   EXPECT_EQ(leaf_paths(simulate_json(sample_result())), expected);
 }
 

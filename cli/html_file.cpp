@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/html_file.hpp"
+
+#include "sim/core/problem.hpp"
+
+namespace shardsim {
+
+Argument html_argument() { return {.name = "--html", .value = "FILE", .help = "write a page with charts that opens without a network"}; }
+
+HtmlFile::HtmlFile(const Arguments& arguments) {
+  if (!arguments.given("--html")) return;
+  const std::string path = arguments.text("--html");
+  on_standard_output_ = path == "-";
+  if (on_standard_output_ && arguments.given("--format")) throw InputError("standard output can take the report or the page, not both");
+  output_.emplace(path);
+}
+
+void HtmlFile::write(const HtmlPage& page) {
+  output_->write(html_page(page));
+  output_->commit();
+}
+
+}  // namespace shardsim
