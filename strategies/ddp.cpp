@@ -75,6 +75,7 @@ class Ddp final : public Hooks {
     if (!synchronize_) return;
     if (find_unused_) all_reduce_unused_map();
     while (next_ < buckets_.size()) all_reduce(buckets_[next_++]);  // static graph's first iteration, and buckets nobody completed
+    for (std::size_t i = 0; replicated_.overlapped() && i < buckets_.size(); ++i) replicated_.step_bucket(i, buckets_[i].buffer, buckets_[i].work);
     for (Bucket& bucket : buckets_) {
       build_.wait(ScheduleBuilder::compute_stream(), bucket.work);
       if (!view_) copy_to_gradients(bucket);
@@ -120,24 +121,9 @@ class Ddp final : public Hooks {
   [[nodiscard]] bool delayed() const { return static_graph_ && !program_.training().warm; }
 
   void build_buckets() {
-    const Model& model = program_.model();
-    const DType dtype = replicated_.gradient_dtype();
-    const bool rebuilt = program_.training().warm && (static_graph_ || !find_unused_);
-    const ExpertParallel experts(program_.job);
-    std::vector<ParameterId> order = experts.held(arrival_order(model)).dense;
-    std::vector<std::int64_t> limits = bucket_limits(program_.options());
-    if (!rebuilt) {
-      // Iteration 1, and every one with find_unused_parameters: definition order. Without it a single bucket holds everything.
-      order = held_.dense;
-      if (static_graph_ || !find_unused_) limits.clear();
-    }
-    std::vector<std::int64_t> sizes;
-    for (ParameterId p : order) sizes.push_back(bytes(model.at(p).elements, dtype).value());
-    std::vector<BucketRange> ranges = close_when_full(sizes, limits);
-    if (!rebuilt) std::reverse(ranges.begin(), ranges.end());
-    bucket_of_.assign(model.parameters->size(), -1);
-    in_bucket_.assign(model.parameters->size(), false);
-    for (const BucketRange& range : ranges) add_bucket({order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)});
+    bucket_of_.assign(program_.model().parameters->size(), -1);
+    in_bucket_.assign(bucket_of_.size(), false);
+    for (std::vector<ParameterId>& parameters : ddp_buckets(program_.job)) add_bucket(std::move(parameters));
     if (view_ && program_.training().warm && !program_.training().optimizer.set_to_none)
       for (ParameterId p : held_.dense) in_bucket_[static_cast<std::size_t>(p.index)] = true;  // since the first iteration
   }
@@ -247,6 +233,28 @@ std::string differs(const Job& job) {
 }
 
 }  // namespace
+
+std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job) {
+  const Model& model = *job.model;
+  const Options& options = job.strategy.options;
+  const bool find_unused = options.boolean("find_unused_parameters", false), static_graph = options.boolean("static_graph", false);
+  const bool rebuilt = job.training.warm && (static_graph || !find_unused);
+  const ExpertParallel experts(job);
+  std::vector<ParameterId> order = experts.held(arrival_order(model)).dense;
+  std::vector<std::int64_t> limits = bucket_limits(options);
+  if (!rebuilt) {
+    // Iteration 1, and every one with find_unused_parameters: definition order. Without it a single bucket holds everything.
+    order = experts.held(parameters_where(model, true)).dense;
+    if (static_graph || !find_unused) limits.clear();
+  }
+  std::vector<std::int64_t> sizes;
+  for (ParameterId p : order) sizes.push_back(bytes(model.at(p).elements, job.training.precision.gradients).value());
+  std::vector<std::vector<ParameterId>> buckets;
+  for (const BucketRange& range : close_when_full(sizes, limits))
+    buckets.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end));
+  if (!rebuilt) std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
 
 std::unique_ptr<Hooks> make_ddp(Program& program, LocalUpdate update) { return std::make_unique<Ddp>(program, std::move(update)); }
 

@@ -14,6 +14,9 @@ namespace shardsim {
 /// DDP's hooks. The process group's collectives run on the stream "process group" of the communicator "dp".
 [[nodiscard]] std::unique_ptr<Hooks> make_ddp(Program& program, LocalUpdate update = {});
 
+/// Parameters of each bucket, in the order in which buckets are launched. Source: reducer.cpp, rebuild_buckets.
+[[nodiscard]] std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job);
+
 [[nodiscard]] std::vector<OptionSpec> ddp_options();
 [[nodiscard]] std::vector<std::string> ddp_without_effect(const Job& job);
 

@@ -12,12 +12,12 @@ Replicated::Replicated(Program& program, LocalUpdate local)
     : program_(program), local_(std::move(local)), trainable_(ExpertParallel(program.job).local(parameters_where(program.model(), true))), updated_(program.model().parameters->size()),
       gradients_(program.model().parameters->size()), optimizer_(program) {
   const Precision& precision = program.training().precision;
-  if (!local_.synchronize) local_ = {.storage = trainable_, .updated = trainable_};
+  if (!local_.synchronize && !overlapped()) local_ = {.storage = trainable_, .updated = trainable_};
   for (ParameterId p : local_.updated) updated_[static_cast<std::size_t>(p.index)] = true;
   const std::vector<ParameterId> frozen = ExpertParallel(program.job).local(parameters_where(program.model(), false));
   parameters_ = declare("parameters", Category::parameters, Role::parameter, precision.parameters, local_.storage);
   if (!frozen.empty()) frozen_ = declare("frozen parameters", Category::parameters, Role::parameter, precision.parameters, frozen);
-  if (precision.master) master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
+  if (precision.master && !overlapped()) master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
 }
 
 BufferId Replicated::declare(const char* verb, Category category, Role role, DType dtype, const std::vector<ParameterId>& ids) {
@@ -34,6 +34,7 @@ BufferId Replicated::declare(const char* verb, Category category, Role role, DTy
 }
 
 void Replicated::add_optimizer() {
+  if (overlapped()) return;  // whoever steps bucket by bucket declares the states
   const BufferId weights = master_.valid() ? master_ : local_.synchronize ? view_of_updated() : parameters_;
   const Buffer& buffer = program_.build.schedule().at(weights);
   optimizer_.add({.label = {"optimizer", {}}, .parameters = local_.updated, .weights = weights, .layout = buffer.layout,
@@ -93,6 +94,7 @@ void Replicated::step() {
 }
 
 void Replicated::step(const OptimizerStep::Gradients& all, const OptimizerStep::Gradients& own) {
+  if (overlapped()) return;
   optimizer_.unscale({all}, {}, gradient_dtype());
   optimizer_.clip({all}, {}, {}, gradient_dtype(), false);
   optimizer_.emit({own});

@@ -11,11 +11,15 @@
 
 namespace shardsim {
 
+class Replicated;
+
 /// Which part of the optimizer's work a rank does itself (ZeroRedundancyOptimizer); by default all of it.
 struct LocalUpdate {
   std::vector<ParameterId> storage{};                      ///< order of the trainable parameters in memory
   std::vector<ParameterId> updated{};                      ///< parameters whose states this rank holds: neighbours in `storage`, in its order
   std::function<void(BufferId parameters)> synchronize{};  ///< after the local step; none: this rank updates all
+  /// Overlapped with DDP: called for each bucket, in order, once backward has launched the last one; the step itself then updates nothing.
+  std::function<void(const Replicated&, std::size_t bucket, BufferId gradients, OpId reduced)> step_bucket{};
 };
 
 class Replicated {
@@ -41,6 +45,8 @@ class Replicated {
   /// What this rank holds of the trainable parameters: all, but for routed experts of other ranks.
   [[nodiscard]] const std::vector<ParameterId>& trainable() const { return trainable_; }
   [[nodiscard]] BufferId parameters() const { return parameters_; }
+  [[nodiscard]] bool overlapped() const { return static_cast<bool>(local_.step_bucket); }
+  void step_bucket(std::size_t bucket, BufferId gradients, OpId reduced) const { local_.step_bucket(*this, bucket, gradients, reduced); }
   [[nodiscard]] DType gradient_dtype() const { return program_.training().precision.gradients; }
   [[nodiscard]] OptimizerStep& optimizer() { return optimizer_; }
 

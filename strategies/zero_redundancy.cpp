@@ -3,6 +3,7 @@
 // after its local step every rank broadcasts the parameters it updated. Source: torch/distributed/optim/zero_redundancy_optimizer.py.
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <utility>
 
@@ -77,7 +78,99 @@ class ParameterBroadcasts {
   bool as_bucket_view_;
 };
 
+/// overlap_with_ddp, by hook_with_zero_step: bucket k of DDP belongs to rank k mod n. Once the last bucket's all-reduce is launched, each owner
+/// waits for its bucket, steps on it and broadcasts it, bucket by bucket; the next forward waits for all. The first iterations, in which DDP
+/// settles its buckets, update nothing. Source: torch/distributed/algorithms/ddp_comm_hooks/ddp_zero_hook.py.
+class BucketSteps {
+ public:
+  explicit BucketSteps(Program& program) : program_(program), buckets_(ddp_buckets(program.job)), optimizer_(program), offsets_(buckets_.size()), targets_(buckets_.size(), -1) {
+    Elements offset;
+    for (std::size_t rank = 0; rank < ranks(); ++rank)
+      for (std::size_t b = rank; b < buckets_.size(); b += ranks()) {
+        storage_.insert(storage_.end(), buckets_[b].begin(), buckets_[b].end());
+        if (owned(b)) own_.insert(own_.end(), buckets_[b].begin(), buckets_[b].end());
+        offsets_[b] = offset;
+        offset += total_elements(program_.model(), buckets_[b]);
+      }
+  }
+
+  [[nodiscard]] const std::vector<ParameterId>& storage() const { return storage_; }
+  [[nodiscard]] const std::vector<ParameterId>& own() const { return own_; }
+
+  void operator()(const Replicated& replicated, std::size_t bucket, BufferId gradients, OpId reduced) {
+    if (!program_.training().warm) return;
+    if (bucket == 0 && !declared_) declare(replicated);
+    ScheduleBuilder& build = program_.build;
+    const StreamId process_group = build.stream("process group"), compute = ScheduleBuilder::compute_stream();
+    const UnitId name = build.unit("bucket " + std::to_string(bucket));
+    const Elements elements = total_elements(program_.model(), buckets_[bucket]);
+    if (owned(bucket)) {
+      build.wait(compute, reduced);
+      const auto target = static_cast<std::size_t>(targets_[bucket]);
+      optimizer_.emit_target(target, {{gradients}, {elements}});
+      if (program_.training().precision.master)
+        build.copy({"master to parameters", name}, compute, {.source = optimizer_.targets()[target].weights, .target = replicated.parameters(), .count = elements});
+      build.wait_stream(process_group, compute);
+    }
+    build.communicate({"nccl:broadcast", name}, process_group,
+                      {.kind = Collective::broadcast, .communicator = build.communicator("dp", "dp", program_.job.world_size), .dtype = program_.training().precision.parameters,
+                       .root = static_cast<std::int32_t>(bucket % ranks()), .payload = elements, .target = replicated.parameters(), .offset = offsets_[bucket]});
+    if (bucket + 1 == buckets_.size()) build.wait_stream(compute, process_group);
+  }
+
+ private:
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(program_.job.world_size); }
+  [[nodiscard]] bool owned(std::size_t bucket) const { return bucket % ranks() == static_cast<std::size_t>(program_.job.rank); }
+
+  /// One target of the optimizer for each own bucket.
+  void declare(const Replicated& replicated) {
+    declared_ = true;
+    ScheduleBuilder& build = program_.build;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      if (!owned(b)) continue;
+      const BufferId weights = weights_of(b, replicated.parameters());
+      const Buffer& buffer = build.schedule().at(weights);
+      targets_[b] = static_cast<std::int32_t>(optimizer_.targets().size());
+      optimizer_.add({.label = {"optimizer", buffer.label.unit}, .parameters = buckets_[b], .weights = weights, .layout = buffer.layout, .count = buffer.elements, .dtype = buffer.dtype});
+    }
+  }
+
+  /// A master copy of the bucket, or its place among the parameters.
+  [[nodiscard]] BufferId weights_of(std::size_t bucket, BufferId parameters) {
+    ScheduleBuilder& build = program_.build;
+    Buffer weights = build.schedule().at(parameters);
+    weights.label = {"updated parameters", build.unit("bucket " + std::to_string(bucket))};
+    weights.role = Role::none;
+    weights.layout = build.layout({.parameters = build.parameters(buckets_[bucket])});
+    weights.elements = total_elements(program_.model(), buckets_[bucket]);
+    if (const std::optional<DType> master = program_.training().precision.master) {
+      weights.label.verb = "master copy";
+      weights.category = Category::optimizer_states;
+      weights.dtype = *master;
+    } else {
+      weights.view_of = parameters;
+      weights.view_offset = offsets_[bucket];
+    }
+    return build.buffer(weights);
+  }
+
+  Program& program_;
+  std::vector<std::vector<ParameterId>> buckets_;
+  OptimizerStep optimizer_;
+  std::vector<ParameterId> storage_, own_;  // rank by rank
+  std::vector<Elements> offsets_;           // by bucket: in the parameters' storage
+  std::vector<std::int32_t> targets_;       // by bucket, -1: another rank's
+  bool declared_ = false;
+};
+
+std::unique_ptr<Hooks> make_overlapped(Program& program) {
+  const auto steps = std::make_shared<BucketSteps>(program);
+  return make_ddp(program, {.storage = steps->storage(), .updated = steps->own(),
+                            .step_bucket = [steps](const Replicated& replicated, std::size_t bucket, BufferId gradients, OpId reduced) { (*steps)(replicated, bucket, gradients, reduced); }});
+}
+
 std::unique_ptr<Hooks> make(Program& program) {
+  if (program.options().boolean("overlap_with_ddp", false)) return make_overlapped(program);
   const auto broadcasts = std::make_shared<ParameterBroadcasts>(
       program, partition_parameters(program.model(), program.training().optimizer.split_weight_decay, program.job.world_size),
       program.options().boolean("parameters_as_bucket_view", false));
@@ -87,8 +180,25 @@ std::unique_ptr<Hooks> make(Program& program) {
 
 std::vector<OptionSpec> options() {
   std::vector<OptionSpec> all = ddp_options();
+  all.push_back({.name = "overlap_with_ddp", .kind = OptionKind::boolean, .fallback = "false", .help = "step and broadcast DDP bucket by bucket at the end of backward; the first iteration updates nothing"});
   all.push_back({.name = "parameters_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = "one broadcast for each rank, of a flat bucket"});
   return all;
+}
+
+void check_overlap(const Job& job, Problems& problems) {
+  const Options& options = job.strategy.options;
+  if (!options.boolean("overlap_with_ddp", false)) return;
+  const Where where = options.where("overlap_with_ddp");
+  if (job.training.optimizer.split_weight_decay) problems.add(where, "overlap_with_ddp supports a single parameter group only");
+  if (job.training.gradient_accumulation_steps > 1 && !options.boolean("no_sync", true)) problems.add(where, "overlap_with_ddp steps in every backward that reduces: accumulation needs no_sync");
+}
+
+std::vector<std::string> without_effect(const Job& job) {
+  std::vector<std::string> warnings = ddp_without_effect(job);
+  if (!job.strategy.options.boolean("overlap_with_ddp", false)) return warnings;
+  if (job.strategy.options.given("parameters_as_bucket_view")) warnings.push_back("zero_redundancy: parameters_as_bucket_view has no effect with overlap_with_ddp");
+  if (job.training.optimizer.clip_grad_norm) warnings.push_back("zero_redundancy: clip_grad_norm has no effect with overlap_with_ddp: gradients are clipped after they were used");
+  return warnings;
 }
 
 }  // namespace
@@ -99,10 +209,11 @@ StrategyEntry zero_redundancy_strategy() {
                    .library = "PyTorch 2.13 (torch.distributed.optim.ZeroRedundancyOptimizer on DistributedDataParallel)",
                    .options = options()},
           .make = make,
+          .check = check_overlap,
           .differs_because = [](const Job&) -> std::string {
             return "DDP's all-reduce stays where the paper reduce-scatters; owners then broadcast their parameters";
           },
-          .warnings = ddp_without_effect};
+          .warnings = without_effect};
 }
 
 }  // namespace shardsim

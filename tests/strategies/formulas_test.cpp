@@ -104,6 +104,7 @@ TEST(Formulas, ReplicatedParameters) {
   for (const bool view : {false, true}) {
     expect_equal({"ddp", {{"gradient_as_bucket_view", view}}, once});
     expect_equal({"ddp", {{"gradient_as_bucket_view", view}, {"no_sync", false}}, [&](const Point& p) { return p.micro_batches() * once(p); }});
+    expect_equal({"zero_redundancy", {{"overlap_with_ddp", true}, {"gradient_as_bucket_view", view}}, [](const Point& p) { return 3 * phi(p.n) * p.e_p() * p.psi(); }, 1, true});
     expect_equal({"zero_redundancy", {{"parameters_as_bucket_view", view}}, [](const Point& p) { return 3 * phi(p.n) * p.e_p() * p.psi(); }, 1, true});
   }
 }

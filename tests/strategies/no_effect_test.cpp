@@ -61,6 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"ddp", {{"static_graph", true}, {"find_unused_parameters", true}}, "find_unused_parameters has no effect on the buckets"},
         Row{"ddp", {{"expert_capacity_factor", 1.5}}, "expert_capacity_factor has no effect"},
         Row{"zero_redundancy", {{"no_sync", false}}, "no_sync has no effect with one micro-batch"},
+        Row{"zero_redundancy", {{"overlap_with_ddp", true}, {"parameters_as_bucket_view", true}}, "parameters_as_bucket_view has no effect"},
+        Row{"zero_redundancy", {{"overlap_with_ddp", true}}, "clip_grad_norm has no effect", {}, [](Training& training) { training.optimizer.clip_grad_norm = 1.0; }},
         Row{"zero1", {{"allgather_bucket_size", many}}, "allgather_bucket_size has no effect"},
         Row{"zero1", {{"allgather_partitions", true}}, "allgather_partitions has no effect"},
         Row{"zero1", {{"contiguous_gradients", false}, {"reduce_scatter", true}}, "reduce_scatter has no effect: without contiguous_gradients"},
@@ -111,6 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
     Options, Forbidden,
     ::testing::Values(
         Row{"ddp", {{"expert_parallel_size", two}}, "the model has no routed experts"},
+        Row{"zero_redundancy", {{"overlap_with_ddp", true}}, "a single parameter group only", {}, [](Training& training) { training.optimizer.split_weight_decay = true; }},
+        Row{"zero_redundancy", {{"overlap_with_ddp", true}, {"no_sync", false}}, "accumulation needs no_sync", {.micro_batches = 2}},
         Row{"fsdp2", {{"replicate", std::int64_t{3}}}, "does not divide the world of 8 ranks"},
         Row{"fsdp2", {{"reshard_after_forward", std::string("3")}}, "does not divide the shard group of 8 ranks"},
         Row{"fsdp2", {{"reshard_after_forward", std::string("sometimes")}}, "is not true, false or a number of ranks"},

@@ -66,6 +66,31 @@ TEST(ZeroRedundancy, UpdatesOnlyWhatItOwns) {
   EXPECT_EQ(updated, 178);
 }
 
+/// Buckets of one matrix each, of ranks 0, 1, 0: each is waited for, stepped on and broadcast by its owner before gradients are copied back.
+TEST(ZeroRedundancy, OverlapsTheStepWithDdp) {
+  const std::vector<std::pair<std::string, Options::Value>> options{{"overlap_with_ddp", true}, {"bucket_cap_mb", 0.001}};
+  for (const std::int64_t rank : {0, 1}) {
+    const OwnedJob owned = make_job(equal_blocks(3), "zero_redundancy", {.ranks = 2, .rank = rank, .options = options});
+    const Schedule schedule = valid_schedule(owned);
+    std::vector<std::string> order;
+    for (const Op& op : schedule.ops) {
+      const std::string verb = op.label.verb;
+      if (verb == "nccl:broadcast" || verb == "optimizer.step" || verb == "nccl:all_reduce") order.push_back(to_text(op.label, schedule));
+      EXPECT_TRUE(op.phase != Phase::step || !std::holds_alternative<Update>(op.action));
+    }
+    std::vector<std::string> expected{"nccl:all_reduce(bucket 0)", "nccl:all_reduce(bucket 1)", "nccl:all_reduce(bucket 2)"};
+    for (std::int64_t b = 0; b < 3; ++b) {
+      if (b % 2 == rank) expected.push_back("optimizer.step(bucket " + std::to_string(b) + ")");
+      expected.push_back("nccl:broadcast(bucket " + std::to_string(b) + ")");
+    }
+    EXPECT_EQ(order, expected);
+    EXPECT_EQ(bytes_sent(schedule), 6 * 3 * 4096 / 2);
+    EXPECT_EQ(alive_after(schedule, in_category(Category::optimizer_states)).front(), 12 * 4096 * (rank == 0 ? 2 : 1));
+  }
+  const Schedule first = valid_schedule(make_job(equal_blocks(3), "zero_redundancy", {.ranks = 2, .warm = false, .options = options}));
+  EXPECT_THAT(payloads(first, Collective::broadcast), IsEmpty()) << "DDP settles its buckets first";
+}
+
 TEST(ZeroRedundancy, SaysWhyItDiffersFromThePaper) {
   EXPECT_THAT(emit(make_job(toy(), "zero_redundancy").job).differs_because, ::testing::HasSubstr("broadcast"));
   EXPECT_THAT(emit(make_job(toy(), "zero_redundancy").job).warnings, IsEmpty());
