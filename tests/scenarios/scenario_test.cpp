@@ -138,6 +138,15 @@ TEST(Scenario, FitsOfAReplacedNetworkAreLeftOut) {
   EXPECT_THAT(dropped.warnings, testing::Contains(HasSubstr("the scenario overrides node.ring_bandwidth")));
 }
 
+TEST(Scenario, ATopologyReplacesWhatWasMeasuredAcrossIt) {
+  const Scenario s = good(changed("  nodes: 2\n", "  nodes: 2\n  all_reduce_algorithm: nvls\n  topology: {nodes_per_leaf: 1, oversubscription: 2}\n"));
+  EXPECT_EQ(s.cluster.profile.network.all_reduce_algorithm, "nvls");
+  ASSERT_TRUE(s.cluster.profile.topology);
+  EXPECT_EQ(s.cluster.profile.topology->oversubscription, 2);
+  EXPECT_FALSE(s.cluster.profile.collectives.empty());  // measured inside one node
+  EXPECT_EQ(origin_of(s.cluster.profile, "topology.oversubscription"), "set by the scenario");
+}
+
 TEST(Scenario, TellsAllProblemsAtOnceInOrder) {
   const std::string text = error(R"(model:
   hf_config: models/nope.json
@@ -184,6 +193,10 @@ TEST(Scenario, BadValuesAreProblemsWithAPlace) {
       {"cluster.nodes=2147483647", "expected a whole number from 1 to 16777216"},
       {"cluster.nodes=16777216", "a world size of 67108864 is above the limit of 16777216"},
       {"cluster.profile=clusters", "cannot read"},
+      {"cluster.all_reduce_algorithm=butterfly", "all_reduce_algorithm cannot be 'butterfly'"},
+      {"cluster.topology={nodes_per_leaf: 2, oversubscribtion: 4}", "did you mean 'oversubscription'?"},
+      {"cluster.topology={node_links: [{from: 'gpu[0-1]', to: nvswitch0, bandwidth: 300 GB/s}]}",
+       "topology: 4 GPUs of each node are in use, and the topology has 2"},
       {"strategy=[1, 2]", "strategy must be a map of keys and values, not a list"},
       {"strategy.semantics=paper", "semantics cannot be 'paper'"},
       {"strategy.reshard_after_forward=true", "unknown key 'reshard_after_forward' in strategy ddp"},
