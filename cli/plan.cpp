@@ -5,6 +5,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
+#include "cli/parallel.hpp"
 #include "cli/planner_report.hpp"
 #include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
@@ -49,6 +50,7 @@ ExitCode run(const Arguments& arguments) {
   const Range range = arguments.given("--scaling") ? read_range(arguments.text("--scaling")) : Range{};
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), assignments(arguments)));
   HtmlFile html(arguments);
+  keep_freed_memory();
   Plan plan = make_plan(base);
   if (arguments.given("--scaling")) plan.scaling = scaling_study(base, range.least, range.most);
   if (html.wanted()) html.write(plan_page(plan));

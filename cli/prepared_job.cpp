@@ -50,13 +50,8 @@ bool JobCache::SameJob::operator()(const Key& a, const Key& b) const {
 std::shared_ptr<const PreparedJob> JobCache::job_of(const Scenario& scenario) {
   Key key{scenario.model, scenario.strategy, scenario.cluster.world_size(), scenario.cluster.gpus_per_node};
   if (auto job = jobs_.find(key)) return job;
+  jobs_.clear();  // before the next is made: its memory is at hand for it
   auto job = std::make_shared<const PreparedJob>(prepare_job(scenario));
-  const auto size = [](const PreparedJob& j) { return j.step.schedule->ops.size(); };
-  ops_ += size(*job);
-  while (jobs_.size() > 0 && (ops_ > most_ops_ || jobs_.size() == jobs_.most())) {
-    ops_ -= size(jobs_.last());
-    jobs_.drop_last();
-  }
   jobs_.add(std::move(key), job);
   return job;
 }

@@ -21,12 +21,9 @@ struct PreparedJob {
 /// and GPUs; `costs` of this scenario's cluster.
 [[nodiscard]] SimulationResult simulate_prepared(const Scenario& scenario, const PreparedJob& job, const CostModel& costs, Detail detail);
 
-/// Simulates scenarios that a ScenarioCache read, and keeps the jobs and the machines of the last few. For one thread.
+/// Simulates scenarios that a ScenarioCache read, and keeps what the last few shared. For one thread.
 class JobCache {
  public:
-  /// Jobs are kept as long as their schedules have at most `most_ops` ops in all (120 bytes each).
-  explicit JobCache(std::size_t most_ops) : most_ops_(most_ops), jobs_(64), machines_(16) {}
-
   [[nodiscard]] SimulationResult simulate(const Scenario& scenario, Detail detail);
 
  private:
@@ -41,9 +38,9 @@ class JobCache {
   std::shared_ptr<const PreparedJob> job_of(const Scenario& scenario);
   std::shared_ptr<const CostModel> machine_of(const Scenario& scenario);
 
-  std::size_t most_ops_, ops_ = 0;
-  RecentValues<Key, PreparedJob, SameJob> jobs_;
-  ByTree<CostModel> machines_;  // by the cluster block
+  // Neighbours in a sweep share a job. More of them would only take memory that is in no cache of the processor.
+  RecentValues<Key, PreparedJob, SameJob> jobs_{1};
+  ByTree<CostModel> machines_{32};  // by the cluster block
 };
 
 }  // namespace shardsim

@@ -27,7 +27,7 @@ RowFormat format_of(const std::string& output) {
 void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, SweepQueue& queue, SweepJournal& journal, Progress& progress) {
   parallel_for(threads, threads, [&](std::size_t) {
     try {
-      SweepRows lines(plan, format, most_ops_in_memory / threads);
+      SweepRows lines(plan, format);
       for (RowNumbers rows = queue.take(); !rows.empty(); rows = queue.take()) {
         for (const std::uint64_t row : rows) {
           journal.append(lines.line(row));

@@ -145,7 +145,7 @@ void help_with_sweep(const std::string& place, const std::string& output, const 
     auto found = find_rank_0(place, output);
     if (!found) return;
     LineSocket& socket = *found;
-    SweepRows rows(plan, format, most_ops_in_memory / threads);
+    SweepRows rows(plan, format);
     for (;;) {
       const auto answer = socket.send("next") ? socket.receive() : std::nullopt;
       if (answer == "done") return;

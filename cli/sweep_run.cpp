@@ -47,12 +47,11 @@ std::string sweep_header(const SweepPlan& plan, RowFormat format) {
   return csv_line(fields);
 }
 
-SweepRows::SweepRows(const SweepPlan& plan, RowFormat format, std::size_t most_ops)
+SweepRows::SweepRows(const SweepPlan& plan, RowFormat format)
     : plan_(plan),
       format_(format),
       all_columns_(plan.columns == simulate_columns()),
-      scenarios_(plan.base_file, plan.base_folder),
-      jobs_(most_ops) {}
+      scenarios_(plan.base_file, plan.base_folder) {}
 
 std::string SweepRows::line(std::uint64_t index) {
   const Figures figures = simulate(index);

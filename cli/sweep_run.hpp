@@ -20,14 +20,10 @@ enum class RowFormat : std::uint8_t { csv, json_lines };
 /// The first line of a CSV: index, the keys that vary, error, the columns. Empty for JSON lines.
 [[nodiscard]] std::string sweep_header(const SweepPlan& plan, RowFormat format);
 
-/// Ops of the schedules that all threads of a process keep together: 200 MB.
-inline constexpr std::size_t most_ops_in_memory = std::size_t{3} << 19;
-
 /// The rows of a sweep, for one thread. What a row shares with those before it is not made again.
 class SweepRows {
  public:
-  /// Keeps schedules of at most `most_ops` ops in all.
-  SweepRows(const SweepPlan& plan, RowFormat format, std::size_t most_ops = most_ops_in_memory);
+  SweepRows(const SweepPlan& plan, RowFormat format);
 
   /// Simulates row `index`. A scenario that cannot run gives a row with its error and no figures: one bad corner of a grid does not end a
   /// sweep.

@@ -137,14 +137,14 @@ class TrainingLoop {
 
   [[nodiscard]] bool materialised(const Tensor& t) const { return !(compile_ && t.fused_away) && t.elements > Elements{}; }
 
-  BufferId allocate_tensor(std::int32_t l, const Tensor& t, const char* verb, DType dtype) {
+  BufferId allocate_tensor(std::int32_t l, const Tensor& t, const char* verb, DType dtype, bool gradient = false) {
     const auto index = static_cast<std::int32_t>(&t - type(l).tensors.data());
     return build_.allocate({.label = {verb, units_[static_cast<std::size_t>(l)]},
                             .category = t.logits ? Category::logits : Category::activations,
                             .dtype = dtype,
                             .pool = ScheduleBuilder::compute_stream(),
                             .elements = t.elements,
-                            .tensor = {l, index, std::string_view(verb) == "gradient"}});
+                            .tensor = {l, index, gradient}});
   }
 
   void release(BufferId& buffer) {
@@ -293,7 +293,7 @@ class TrainingLoop {
     for (std::size_t t : plan.last_read) {
       const Tensor& tensor = kind.tensors[t];
       const bool wanted = tensor.has_gradient && materialised(tensor) && (tensor.producer >= 0 || input_needs_gradient_[static_cast<std::size_t>(l)]);
-      if (wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype);
+      if (wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype, true);
     }
     const bool trains = produce_gradients(l, module);
     run(l, m, "backward", backward_work(l, m, trains), Pass::backward, module.backward_temporary);
@@ -376,12 +376,13 @@ void run_training_loop(Program& program, Hooks& hooks) { TrainingLoop(program, h
 
 std::vector<ParameterId> arrival_order(const Model& model) {
   const Uses uses(model);
+  std::vector<std::vector<ModulePlan>> plans_of;  // by layer type
+  for (const LayerType& type : model.types) plans_of.push_back(plan_modules(type));
   std::vector<ParameterId> order;
   const auto& layers = *model.layers;
   for (auto l = static_cast<std::int32_t>(layers.size()) - 1; l >= 0; --l) {
     const Layer& layer = layers[static_cast<std::size_t>(l)];
-    const LayerType& type = model.type_of(layer);
-    const std::vector<ModulePlan> plans = plan_modules(type);
+    const std::vector<ModulePlan>& plans = plans_of[static_cast<std::size_t>(layer.type)];
     for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan)
       for (std::int32_t index : plan->arrival) {
         const ParameterId p = layer.parameters[static_cast<std::size_t>(index)];

@@ -39,10 +39,7 @@ class RecentValues {
     if (values_.size() == most_) values_.pop_back();
     values_.insert(values_.begin(), {std::move(key), std::move(value)});
   }
-  void drop_last() { values_.pop_back(); }
-  [[nodiscard]] std::size_t size() const { return values_.size(); }
-  [[nodiscard]] std::size_t most() const { return most_; }
-  [[nodiscard]] const Value& last() const { return *values_.back().second; }
+  void clear() { values_.clear(); }
 
  private:
   std::size_t most_;

@@ -75,7 +75,8 @@ BufferId ScheduleBuilder::buffer(Buffer buffer) {
 }
 
 OpId ScheduleBuilder::append(Action action, StreamId stream, Label label) {
-  const auto id = push<OpId>(schedule_.ops, Op{std::move(action), stream, label, phase_, static_cast<std::int16_t>(micro_batch_)});
+  const OpId id{static_cast<std::int32_t>(schedule_.ops.size())};
+  schedule_.ops.push_back({action, stream, label, phase_, static_cast<std::int16_t>(micro_batch_)});
   if (stream.valid()) last_[static_cast<std::size_t>(stream.index)] = id;
   return id;
 }

@@ -16,9 +16,9 @@ using Traits = std::tuple<std::size_t, std::int64_t, std::int64_t, std::int64_t,
 class Classifier {
  public:
   Classifier(const Schedule& schedule, std::vector<OpId>& examples)
-      : schedule_(schedule), examples_(examples), by_work_(schedule.works.size(), -1) {
-    examples_.emplace_back();
-  }
+      : schedule_(schedule), examples_(examples), by_work_(schedule.works.size(), none) {}
+
+  static constexpr std::int32_t none = -1;  // costs nothing on any machine
 
   std::int32_t class_of(OpId id) {
     const Op& op = schedule_.at(id);
@@ -27,14 +27,14 @@ class Classifier {
     if (const auto* collective = std::get_if<Communicate>(&op.action)) return of(id, *collective);
     if (const auto* update = std::get_if<Update>(&op.action))
       return with({op.action.index(), update->work.index, update->on_host, 0, 0, 0, 0}, id);
-    return 0;  // bookkeeping of the host: well below a kernel launch
+    return none;  // bookkeeping of the host: well below a kernel launch
   }
 
  private:
   std::int32_t of(OpId id, const Compute& compute) {
-    if (!compute.work.valid()) return 0;
+    if (!compute.work.valid()) return none;
     std::int32_t& known = by_work_[static_cast<std::size_t>(compute.work.index)];
-    if (known < 0) known = added(id);
+    if (known == none) known = added(id);
     return known;
   }
 
@@ -54,7 +54,7 @@ class Classifier {
 
   std::int32_t with(const Traits& traits, OpId id) {
     if (last_ != by_traits_.end() && last_->first == traits) return last_->second;  // alike ops come in runs
-    const auto [place, is_new] = by_traits_.try_emplace(traits, 0);
+    const auto [place, is_new] = by_traits_.try_emplace(traits, none);
     if (is_new) place->second = added(id);
     last_ = place;
     return place->second;
@@ -76,16 +76,19 @@ class Classifier {
 
 CostPlan::CostPlan(const Schedule& schedule) {
   Classifier classifier(schedule, examples_);
-  class_.reserve(schedule.ops.size());
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) class_.push_back(classifier.class_of(OpId{static_cast<std::int32_t>(i)}));
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const auto op = static_cast<std::int32_t>(i);
+    const std::int32_t in_class = classifier.class_of(OpId{op});
+    if (in_class != Classifier::none) priced_.push_back({op, in_class});
+  }
 }
 
 std::vector<OpCost> CostPlan::costs(const CostModel& model, const Schedule& schedule) const {
-  std::vector<OpCost> prices(examples_.size());
-  for (std::size_t c = 1; c < prices.size(); ++c) prices[c] = model.cost(schedule.at(examples_[c]), schedule);
-  std::vector<OpCost> costs;
-  costs.reserve(class_.size());
-  for (const std::int32_t c : class_) costs.push_back(prices[static_cast<std::size_t>(c)]);
+  std::vector<OpCost> prices;
+  prices.reserve(examples_.size());
+  for (const OpId example : examples_) prices.push_back(model.cost(schedule.at(example), schedule));
+  std::vector<OpCost> costs(schedule.ops.size());
+  for (const auto& [op, in_class] : priced_) costs[static_cast<std::size_t>(op)] = prices[static_cast<std::size_t>(in_class)];
   return costs;
 }
 

@@ -20,8 +20,11 @@ class CostPlan {
   [[nodiscard]] std::vector<OpCost> costs(const CostModel& model, const Schedule& schedule) const;
 
  private:
-  std::vector<OpId> examples_;       // an op of each class; class 0 is what costs nothing and has none
-  std::vector<std::int32_t> class_;  // by op
+  struct Priced {
+    std::int32_t op, in_class;
+  };
+  std::vector<OpId> examples_;  // an op of each class
+  std::vector<Priced> priced_;  // the ops that are in one: allocations, most of a schedule, cost nothing
 };
 
 }  // namespace shardsim

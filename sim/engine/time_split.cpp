@@ -43,18 +43,6 @@ bool is_host_update(const Op& op) {
   return update != nullptr && update->on_host;
 }
 
-std::vector<Interval> intervals_of(const Schedule& schedule, const Timeline& timeline) {
-  std::vector<Interval> intervals;
-  intervals.reserve(timeline.slices.size());
-  for (const Slice& slice : timeline.slices) intervals.push_back({activity_of(schedule.at(slice.op)), slice.begin, slice.end});
-  const std::size_t on_device = intervals.size();
-  for (const HostSlice& slice : timeline.host)
-    if (is_host_update(schedule.at(slice.op))) intervals.push_back({Activity::update, slice.begin, slice.end});
-  if (intervals.size() != on_device)
-    std::stable_sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  return intervals;
-}
-
 void add_unions(const std::vector<Interval>& intervals, SimTime end, TimeSplit& split) {
   std::array<Cover, activity_count> up_to, alone;  // of the activities up to one in precedence; of that one
   for (const Interval& interval : intervals) {
@@ -72,38 +60,64 @@ void add_unions(const std::vector<Interval>& intervals, SimTime end, TimeSplit& 
   split.link_busy = alone[static_cast<std::size_t>(Activity::link)].length();
 }
 
-void add_collectives(const Schedule& schedule, const Timeline& timeline, TimeSplit& split) {
+/// How long each communicator's collectives run, and which is the longest.
+class CollectiveTimes {
+ public:
+  explicit CollectiveTimes(std::size_t communicators) : by_(communicators) {}
+
+  void add(const Communicate& collective, OpId op, SimTime time) {
+    OfCommunicator& mine = by_[static_cast<std::size_t>(collective.communicator.index)];
+    mine.sum += time;
+    if (mine.op.valid() && time <= mine.longest) return;
+    mine.longest = time;
+    mine.op = op;
+  }
+
+  void tell(TimeSplit& split) const {
+    SimTime most{-1};
+    for (const OfCommunicator& one : by_) {
+      split.communication += one.sum;
+      if (!one.op.valid() || one.sum <= most) continue;
+      most = one.sum;
+      split.longest_collective = one.op;
+    }
+  }
+
+ private:
   struct OfCommunicator {
     SimTime sum, longest;
     OpId op;
   };
-  std::vector<OfCommunicator> by(schedule.communicators.size());
+  std::vector<OfCommunicator> by_;
+};
+
+/// What ran on streams, by begin. The one walk over the ops: they are far apart in memory.
+std::vector<Interval> intervals_on_streams(const Schedule& schedule, const Timeline& timeline, CollectiveTimes& collectives) {
+  std::vector<Interval> intervals;
+  intervals.reserve(timeline.slices.size());
   for (const Slice& slice : timeline.slices) {
-    const auto* collective = std::get_if<Communicate>(&schedule.at(slice.op).action);
-    if (collective == nullptr) continue;
-    const SimTime time = slice.end - slice.begin;
-    OfCommunicator& mine = by[static_cast<std::size_t>(collective->communicator.index)];
-    mine.sum += time;
-    if (mine.op.valid() && time <= mine.longest) continue;
-    mine.longest = time;
-    mine.op = slice.op;
+    const Op& op = schedule.at(slice.op);
+    intervals.push_back({activity_of(op), slice.begin, slice.end});
+    if (const auto* collective = std::get_if<Communicate>(&op.action)) collectives.add(*collective, slice.op, slice.end - slice.begin);
   }
-  SimTime most{-1};
-  for (const OfCommunicator& one : by) {
-    split.communication += one.sum;
-    if (!one.op.valid() || one.sum <= most) continue;
-    most = one.sum;
-    split.longest_collective = one.op;
-  }
+  return intervals;
+}
+
+/// Puts what ran on the host in its place.
+void add_host_updates(const Schedule& schedule, const Timeline& timeline, std::vector<Interval>& intervals) {
+  for (const HostSlice& slice : timeline.host)
+    if (is_host_update(schedule.at(slice.op))) intervals.push_back({Activity::update, slice.begin, slice.end});
+  std::stable_sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
 }
 
 void add_host(const Schedule& schedule, std::span<const OpCost> costs, TimeSplit& split) {
   for (std::size_t i = 0; i < costs.size(); ++i) {
-    if (costs[i].host + costs[i].device == SimTime{}) continue;  // allocations: most of a schedule
-    split.host_busy += costs[i].host;
-    if (!is_host_update(schedule.ops[i])) continue;
-    split.host_busy += costs[i].device;
-    split.host_updates += costs[i].host + costs[i].device;
+    const OpCost& cost = costs[i];
+    split.host_busy += cost.host;
+    // Of few ops is there a need to look: kernels, collectives and what costs nothing are no updates on the host.
+    if (cost.compute || cost.collective || cost.host + cost.device == SimTime{} || !is_host_update(schedule.ops[i])) continue;
+    split.host_busy += cost.device;
+    split.host_updates += cost.host + cost.device;
   }
 }
 
@@ -111,9 +125,12 @@ void add_host(const Schedule& schedule, std::span<const OpCost> costs, TimeSplit
 
 TimeSplit split_time(const Schedule& schedule, std::span<const OpCost> costs, const Timeline& timeline) {
   TimeSplit split;
-  add_unions(intervals_of(schedule, timeline), timeline.end, split);
-  add_collectives(schedule, timeline, split);
   add_host(schedule, costs, split);
+  CollectiveTimes collectives(schedule.communicators.size());
+  std::vector<Interval> intervals = intervals_on_streams(schedule, timeline, collectives);
+  if (split.host_updates > SimTime{}) add_host_updates(schedule, timeline, intervals);
+  add_unions(intervals, timeline.end, split);
+  collectives.tell(split);
   return split;
 }
 

@@ -9,6 +9,7 @@
 #include "sim/core/node.hpp"
 #include "sim/engine/account.hpp"
 #include "sim/engine/memory.hpp"
+#include "sim/engine/prepared_step.hpp"
 #include "sim/engine/simulation.hpp"
 #include "strategies/strategy.hpp"
 
@@ -87,6 +88,17 @@ void replay(benchmark::State& state) {
 }
 BENCHMARK(replay)->Unit(benchmark::kMicrosecond);
 
+/// The same, with the point of every allocation and release kept for charts and traces.
+void replay_with_points(benchmark::State& state) {
+  const Schedule schedule = emit(llama().job);
+  const RankProgram program{.schedule = &schedule, .costs = llama().costs.costs(schedule)};
+  for (auto _ : state) {
+    const auto timelines = simulate({&program, 1}, {.overlap_slowdown = 0.15});
+    benchmark::DoNotOptimize(fold_memory(schedule, &timelines.front(), 512, true));
+  }
+}
+BENCHMARK(replay_with_points)->Unit(benchmark::kMicrosecond);
+
 void fold_the_memory(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
   for (auto _ : state) benchmark::DoNotOptimize(fold_memory(schedule, nullptr));
@@ -105,6 +117,14 @@ void simulate_a_step(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(run_simulation(schedule, llama().costs, facts));
 }
 BENCHMARK(simulate_a_step)->Unit(benchmark::kMicrosecond);
+
+/// The step on another machine: what a sweep over speeds does for each row.
+void simulate_a_prepared_step(benchmark::State& state) {
+  const JobFacts facts = llama().facts();
+  const PreparedStep step = prepare_step(std::make_shared<const Schedule>(emit(llama().job)), facts.parameters);
+  for (auto _ : state) benchmark::DoNotOptimize(run_simulation(step, llama().costs, facts, {.allocator = std::nullopt}));
+}
+BENCHMARK(simulate_a_prepared_step)->Unit(benchmark::kMicrosecond);
 
 /// Programs that meet at every collective, as for stragglers.
 void replay_several_ranks(benchmark::State& state) {
