@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "calibrate/local.hpp"
 #include "cli/commands.hpp"
 #include "cli/execution_job.hpp"
 #include "cli/execution_report.hpp"
@@ -42,6 +43,14 @@ std::string report_text(const Arguments& arguments, const ExecutionSummary& summ
   return execution_table(summary);
 }
 
+/// The machine as --calibrate wants it measured: rings between as many ranks as will run.
+std::optional<Profile> calibrated(const Arguments& arguments, int ranks) {
+  if (!arguments.given("--calibrate")) return std::nullopt;
+  if (arguments.text("--backend", "local") != "local") throw InputError("--calibrate measures the local backend; for others give the scenario a profile of the machine (calibrate mpi, cuda, nccl)");
+  LocalOptions options{.ranks = std::max(ranks, 2), .budget = Seconds{arguments.number("--calibrate", 10, 1, 3600)}};
+  return calibrate_local(options, [](double, const std::string&) {});
+}
+
 ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
   const std::string backend = arguments.text("--backend", "local");
@@ -61,9 +70,12 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
     scenarios.clear();
     for (const std::string& name : strategy_list(arguments.text("--strategies"))) scenarios.push_back(value_or_throw(vary(base, choose_strategy(base, name))));
   }
+  const std::optional<Profile> machine = calibrated(arguments, static_cast<int>(summary.ranks));
+  summary.calibrated = machine.has_value();
   bool agree = true;
   for (Scenario& scenario : scenarios) {
     use_ranks(scenario, summary.ranks);
+    if (machine) scenario = on_this_machine(scenario, *machine, [](const Execution& e) { return e.measured_step(); }, std::max(options.steps, 5));
     Execution execution = execute_scenario(platform, scenario, options);
     if (arguments.given("--time-tolerance")) execution.time_tolerance = arguments.number("--time-tolerance", 0, 0, 1e6);
     agree = agree && execution.agree();
@@ -106,6 +118,7 @@ Command execute_command() {
                          .words = {"auto", "network", "nvlink", "host"}, .fallback = "auto"},
                         {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "the scenario's"},
                         {.name = "--steps", .value = "N", .help = "optimizer steps", .fallback = "3"},
+                        {.name = "--calibrate", .value = "SECONDS", .help = "first measure this machine for so long, and predict on it (local)"},
                         {.name = "--time-tolerance", .value = "X", .help = "largest relative difference of step times; without it time decides nothing"},
                         {.name = "--report", .value = "FILE", .help = "where the report goes; NAME.json is written as JSON, NAME.html as a page", .fallback = "-"},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},

@@ -119,7 +119,8 @@ HtmlSection peak_section(const Executions& runs) {
           .tables = {rank_grid(runs, &execute::ExecutionResult::peak)}};
 }
 
-HtmlSection time_section(const Executions& runs) {
+HtmlSection time_section(const ExecutionSummary& summary) {
+  const Executions& runs = summary.strategies;
   HtmlChart chart = pairs(
       runs, {.label = "time of one step", .unit = HtmlAxis::Unit::seconds}, "The time of one step, predicted and measured, by strategy.",
       [](const Execution& e) { return e.predicted_step.base(); }, [](const Execution& e) { return e.measured_step().base(); });
@@ -132,9 +133,9 @@ HtmlSection time_section(const Executions& runs) {
                          e.time_tolerance ? fmt::format("within {:.3g}", *e.time_tolerance) : "no"});
   return {
       .title = "Step time",
-      .text =
-          "Predicted on the scenario's cluster, operations one after another as they run here; comparable only if that is a profile of the "
-          "machine that ran it (calibrate local, calibrate mpi).",
+      .text = summary.calibrated ? "Operations one after another as they run here, predicted on a profile of this machine that was measured just before."
+                                 : "Predicted on the scenario's cluster, operations one after another as they run here; comparable only if that is a "
+                                   "profile of the machine that ran it (--calibrate, calibrate local, calibrate mpi).",
       .chart = std::move(chart),
       .tables = {std::move(grid)}};
 }
@@ -188,7 +189,7 @@ HtmlPage execution_page(const ExecutionSummary& summary) {
                           }),
                 agreement("Loss", runs, [](const Execution& e) { return e.result.loss.within(); }),
                 agreement("Gradient", runs, [](const Execution& e) { return e.result.gradient.within() && e.result.same_parameters; })};
-  page.sections = {verdicts(runs), sent_section(runs), peak_section(runs), time_section(runs), loss_section(runs), every_rank(runs)};
+  page.sections = {verdicts(runs), sent_section(runs), peak_section(runs), time_section(summary), loss_section(runs), every_rank(runs)};
   return page;
 }
 

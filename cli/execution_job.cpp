@@ -24,4 +24,18 @@ Execution execute_scenario(execute::Platform& platform, const Scenario& scenario
           .textbook = predicted.traffic.textbook};
 }
 
+Scenario on_this_machine(Scenario scenario, const Profile& machine, const std::function<Seconds(const Execution&)>& measured, int steps) {
+  scenario.cluster.profile = machine;
+  Scenario alone = scenario;
+  alone.cluster.nodes = alone.cluster.gpus_per_node = 1;
+  alone.strategy.options = {};  // how many ranks share or replicate what
+  execute::LocalPlatform platform;
+  const Seconds time = measured(execute_scenario(platform, alone, {.steps = steps}));
+  // Copies do not scale with the efficiency of kernels, so that it is approached.
+  double& efficiency = alone.cluster.profile.gpu.sustained_efficiency;
+  for (int i = 0; i < 8; ++i) efficiency *= step_in_order(alone) / time;
+  scenario.cluster.profile.gpu.sustained_efficiency = efficiency;
+  return scenario;
+}
+
 }  // namespace shardsim

@@ -131,6 +131,7 @@ Json execution_json(const ExecutionSummary& summary) {
   json.add("backend", summary.backend);
   json.add("scenario", summary.scenario);
   json.add("ranks", summary.ranks);
+  json.add("calibrated", summary.calibrated);
   Json::List strategies;
   for (const Execution& e : summary.strategies) strategies.push_back(strategy_json(e));
   json.add("strategies", std::move(strategies));
@@ -151,7 +152,8 @@ std::string execution_table(const ExecutionSummary& summary) {
     notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) + differences(name, "peak memory", r.peak) +
              pool_differences(name, r.pools);
     if (!r.same_parameters) notes += fmt::format("  {}: the ranks computed with different parameters\n", name);
-    notes += fmt::format("  {}: step predicted {} on the scenario's cluster, measured {} here\n", name, to_text(e.predicted_step), to_text(e.measured_step()));
+    notes += fmt::format("  {}: step predicted {} on {}, measured {} here\n", name, to_text(e.predicted_step),
+                         summary.calibrated ? "this machine's profile" : "the scenario's cluster", to_text(e.measured_step()));
   }
   std::string out = fmt::format("{} on {} ranks, backend {}", summary.scenario, summary.ranks, summary.backend);
   if (!summary.strategies.empty()) out += fmt::format("; bytes counted by {}", summary.strategies.front().result.counted_by);

@@ -29,6 +29,7 @@ struct ExecutionSummary {
   std::string scenario;
   std::int64_t ranks = 1;
   std::vector<Execution> strategies;
+  bool calibrated = false;  ///< predicted on a profile of the machine that ran
 };
 
 [[nodiscard]] Json execution_json(const ExecutionSummary& summary);

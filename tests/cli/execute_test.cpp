@@ -59,6 +59,19 @@ TEST_F(Execute, JsonHoldsEachStrategysFigures) {
   EXPECT_GE(std::stod(time.find("predicted")->text), std::stod(time.find("predicted_with_overlap")->text));
 }
 
+// Predicted on a profile of this machine: the same order of magnitude, however busy it is. The scenario's H100 is a hundred times faster.
+TEST_F(Execute, CalibratesTheMachineFirst) {
+  const auto ran = test::run_command(line("--ranks 2 --calibrate 2 --steps 5 --report " + path("r.json")));
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  const auto json = read_json(Source{"r.json", content("r.json")});
+  EXPECT_EQ(json->find("calibrated")->text, "true");
+  const Node& time = *json->find("strategies")->items.at(0).find("step_time_s");
+  const double ratio = std::stod(time.find("measured")->text) / std::stod(time.find("predicted")->text);
+  EXPECT_GT(ratio, 0.1);
+  EXPECT_LT(ratio, 10);
+  EXPECT_EQ(test::run_command(line("--ranks 2 --backend mpi --calibrate 2")).code, 3);  // no launcher, whatever else
+}
+
 // Failure --------------------------------------------------------------------------------------------------------------------------
 
 TEST_F(Execute, AKilledRankEndsAllWithinTenSeconds) {

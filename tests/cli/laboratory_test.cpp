@@ -134,30 +134,20 @@ std::string collectives_report(const test::Laboratory& laboratory, const Profile
 }
 
 /// fp32 and few tokens: a step whose bytes weigh more than its arithmetic, so that the link decides.
-Scenario timed_scenario(const std::string& strategy, int ranks, const Profile& profile) {
-  Scenario scenario = scenario_of(strategy, ranks, {"training.precision=fp32", "training.micro_batch_size=1", "training.sequence_length=8"});
-  scenario.cluster.profile = profile;
-  return scenario;
+Scenario timed_scenario(const std::string& strategy, int ranks) {
+  return scenario_of(strategy, ranks, {"training.precision=fp32", "training.micro_batch_size=1", "training.sequence_length=8"});
 }
 
 /// The fastest of the steps: whatever else runs on the machine only adds.
 double fastest_step(const Execution& e) { return *std::ranges::min_element(e.result.step_seconds); }
-
-/// Compute as this machine's executor does it: the efficiency at which one rank alone takes the time that it was measured to take.
-double efficiency_alone(Scenario alone) {
-  execute::LocalPlatform platform;
-  const double measured = fastest_step(execute_scenario(platform, alone, {.steps = timed_steps}));
-  for (int i = 0; i < 8; ++i) alone.cluster.profile.gpu.sustained_efficiency *= step_in_order(alone).base() / measured;
-  return alone.cluster.profile.gpu.sustained_efficiency;
-}
 
 std::string steps_report(const test::Laboratory& laboratory, const Profile& profile) {
   std::string report;
   std::istringstream strategies(all);
   for (std::string strategy; strategies >> strategy;) {
     if (strategy == "hsdp" && laboratory.ranks != 4) continue;
-    Scenario together = timed_scenario(strategy, laboratory.ranks, profile);
-    together.cluster.profile.gpu.sustained_efficiency = efficiency_alone(timed_scenario(strategy == "hsdp" ? "fsdp2" : strategy, 1, profile));
+    const Scenario together = on_this_machine(timed_scenario(strategy, laboratory.ranks), profile,
+                                              [](const Execution& e) { return Seconds{fastest_step(e)}; }, timed_steps);
     execute::LocalPlatform platform;
     const Execution e = execute_scenario(platform, together, {.steps = timed_steps, .network = laboratory.network()});
     const double predicted = e.predicted_step.base(), measured = fastest_step(e);
