@@ -70,7 +70,8 @@ std::string time_rings(execute::Collectives& collectives, int rank, int ranks, c
   for (int round = 0;; ++round) {
     // Rank 0 decides when the time is up, and tells it by the barrier.
     if (line.gather(rank == 0 && round > options.warm_up && used() > 1 ? "stop" : "go")[0] == "stop") return out;
-    if (rank == 0 && options.progress) options.progress(progress_share * std::clamp(used(), 0.0, 1.0), fmt::format("rings between {} ranks", ranks));
+    if (rank == 0 && options.progress)
+      options.progress(progress_share * std::clamp(used(), 0.0, 1.0), fmt::format("rings between {} ranks", ranks));
     for (const Bytes size : sizes)
       for (const int n : groups)
         for (const Collective kind : kinds) {

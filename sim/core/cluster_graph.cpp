@@ -16,6 +16,12 @@ using Weighted = boost::adjacency_list<boost::vecS, boost::vecS, boost::directed
                                        boost::property<boost::edge_weight_t, double>>;
 using Undirected = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS>;
 
+/// Vertices and links are 32-bit numbers; vectors want sizes.
+template <class Vector>
+decltype(auto) at(Vector& vector, std::int32_t i) {
+  return vector[static_cast<std::size_t>(i)];
+}
+
 constexpr double unreachable = std::numeric_limits<double>::max();
 
 /// What a byte costs on a link. A cable of a GB/s costs 1, so that of two ways the wider is taken (NVLink before PCIe).
@@ -46,7 +52,7 @@ bool lies_on_shortest_path(const Link& link, const std::vector<double>& distance
 
 std::vector<std::vector<std::int32_t>> incoming_links(const GraphPart& part) {
   std::vector<std::vector<std::int32_t>> incoming(part.names.size());
-  for (std::size_t i = 0; i < part.links.size(); ++i) incoming[static_cast<std::size_t>(part.links[i].to)].push_back(static_cast<std::int32_t>(i));
+  for (std::size_t i = 0; i < part.links.size(); ++i) at(incoming, part.links[i].to).push_back(static_cast<std::int32_t>(i));
   return incoming;
 }
 
@@ -63,7 +69,7 @@ const ClusterGraph::Route& ClusterGraph::route(const GraphPart& part, RouteCache
   const std::vector<double>& distances = known->second;
   std::vector<std::int32_t> order(part.names.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
-  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return distances[static_cast<std::size_t>(a)] > distances[static_cast<std::size_t>(b)]; });
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return at(distances, a) > at(distances, b); });
   std::vector<double> arriving(part.names.size(), 0);
   arriving[static_cast<std::size_t>(to)] = 1;
   for (const std::int32_t vertex : order) {
@@ -89,13 +95,14 @@ std::vector<std::int32_t> ClusterGraph::nics_beside(std::int32_t gpu) const {
   for (const std::int32_t vertex : node_.nics) least = std::min(least, distances[static_cast<std::size_t>(vertex)]);
   std::vector<std::int32_t> nearest;
   for (std::size_t i = 0; i < node_.nics.size(); ++i)
-    if (least < unreachable && distances[static_cast<std::size_t>(node_.nics[i])] <= least * (1 + 1e-9)) nearest.push_back(static_cast<std::int32_t>(i));
+    if (least < unreachable && at(distances, node_.nics[i]) <= least * (1 + 1e-9)) nearest.push_back(static_cast<std::int32_t>(i));
   return nearest;
 }
 
 void ClusterGraph::load_inside(std::int64_t node, std::int32_t from, std::int32_t to, double amount, LinkLoads& loads) const {
   const std::size_t first = static_cast<std::size_t>(node) * node_.links.size();
-  for (const Use& use : route(node_, routes_inside_, from, to).uses) loads[first + static_cast<std::size_t>(use.link)] += amount * use.share;
+  for (const Use& use : route(node_, routes_inside_, from, to).uses)
+    loads[first + static_cast<std::size_t>(use.link)] += amount * use.share;
 }
 
 Seconds ClusterGraph::load_across(std::int64_t from_node, std::int64_t to_node, std::int32_t nic, double amount, LinkLoads& loads) const {
@@ -151,7 +158,7 @@ std::string ClusterGraph::what_is_wrong(std::int64_t gpus_in_use) const {
   const std::vector<int> inside = components_of(node_);
   for (const std::int32_t vertex : node_.gpus)
     if (inside[static_cast<std::size_t>(vertex)] != inside[static_cast<std::size_t>(node_.gpus.front())])
-      return fmt::format("no path leads from {} to {}", node_.names[static_cast<std::size_t>(node_.gpus.front())], node_.names[static_cast<std::size_t>(vertex)]);
+      return fmt::format("no path leads from {} to {}", at(node_.names, node_.gpus.front()), at(node_.names, vertex));
   if (nodes_ == 1) return {};
   if (nics_beside(0).empty()) return "no path leads from gpu0 to a NIC";
   const std::vector<int> networks = components_of(network_);

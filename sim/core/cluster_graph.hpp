@@ -42,7 +42,8 @@ using LinkLoads = std::vector<double>;
 
 class ClusterGraph {
  public:
-  /// What cannot be expanded (a GPU without a path to another, NICs on networks that never meet, too many devices) is an error: what is wrong.
+  /// What cannot be expanded (a GPU without a path to another, NICs on networks that never meet, too many devices) is an error:
+  /// what is wrong.
   [[nodiscard]] static tl::expected<ClusterGraph, std::string> expand(const Cluster& cluster);
 
   [[nodiscard]] std::int64_t nodes() const { return nodes_; }

@@ -62,7 +62,8 @@ std::int64_t nics_in_use(const Cluster& cluster) {
 
 class GraphBuilder {
  public:
-  explicit GraphBuilder(const Cluster& cluster) : cluster_(cluster), profile_(cluster.profile), topology_(profile_.topology.value_or(Topology{})) {
+  explicit GraphBuilder(const Cluster& cluster)
+      : cluster_(cluster), profile_(cluster.profile), topology_(profile_.topology.value_or(Topology{})) {
     graph_.nodes_ = cluster.nodes;
   }
 
@@ -117,7 +118,8 @@ class GraphBuilder {
     const std::vector<std::int32_t> gpus = numbered(node, "gpu");
     const std::size_t nics = this->nics();
     const std::size_t switches = std::min(gpus.size(), nics);
-    const ByteRate rate = std::max(profile_.gpu.host_link, nic_rate() * static_cast<double>(ceil_div(static_cast<std::int64_t>(nics), static_cast<std::int64_t>(switches))));
+    const std::size_t on_a_switch = (nics + switches - 1) / switches;
+    const ByteRate rate = std::max(profile_.gpu.host_link, nic_rate() * static_cast<double>(on_a_switch));
     const auto pcie = [&](std::size_t i, std::size_t of) { return node.vertex(fmt::format("pcie{}", i * switches / of)); };
     for (std::size_t i = 0; i < gpus.size(); ++i) node.join(gpus[i], pcie(i, gpus.size()), rate, {});
     for (std::size_t i = 0; i < nics; ++i) node.join(node.vertex(fmt::format("nic{}", i)), pcie(i, nics), rate, {});
@@ -156,7 +158,9 @@ class GraphBuilder {
     const std::int64_t per_leaf = topology_.nodes_per_leaf > 0 ? topology_.nodes_per_leaf : cluster_.nodes;
     const std::int64_t rows = ceil_div(cluster_.nodes, per_leaf);
     GraphPart& network = graph_.network_;
-    const auto name = [&](std::int64_t row, std::size_t nic) { return topology_.rails ? fmt::format("rail{}leaf{}", nic, row) : fmt::format("leaf{}", row); };
+    const auto name = [&](std::int64_t row, std::size_t nic) {
+      return topology_.rails ? fmt::format("rail{}leaf{}", nic, row) : fmt::format("leaf{}", row);
+    };
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::size_t nic = 0; nic < (topology_.rails ? nics : 1); ++nic) network.names.push_back(name(row, nic));
     const auto leaves = static_cast<std::int32_t>(network.names.size());
@@ -172,7 +176,8 @@ class GraphBuilder {
     const ByteRate uplink = nic_rate() * (ports / topology_.oversubscription / static_cast<double>(topology_.spines));
     for (std::int64_t s = 0; s < topology_.spines; ++s) {
       network.names.push_back(fmt::format("spine{}", s));
-      for (std::int32_t leaf = 0; leaf < leaves; ++leaf) network.join(leaf, leaves + static_cast<std::int32_t>(s), uplink, topology_.spine_latency);
+      const std::int32_t spine = leaves + static_cast<std::int32_t>(s);
+      for (std::int32_t leaf = 0; leaf < leaves; ++leaf) network.join(leaf, spine, uplink, topology_.spine_latency);
     }
   }
 
@@ -218,16 +223,19 @@ class GraphBuilder {
 
   void join(const End& a, const End& b, const TopologyLinks& links) {
     if (a.node < 0 && b.node < 0) {
-      if (a.device != b.device) graph_.network_.join(graph_.network_.vertex(a.device), graph_.network_.vertex(b.device), links.bandwidth, links.latency);
+      GraphPart& network = graph_.network_;
+      if (a.device != b.device) network.join(network.vertex(a.device), network.vertex(b.device), links.bandwidth, links.latency);
       return;
     }
     if (a.node >= 0 && b.node >= 0) return fail("'links' join NICs with switches, and switches with each other");
     const End& inside = a.node >= 0 ? a : b;
     const End& outside = a.node >= 0 ? b : a;
     const auto& nics = graph_.node_.nics;
-    const auto nic = std::ranges::find_if(nics, [&](std::int32_t v) { return graph_.node_.names[static_cast<std::size_t>(v)] == inside.device; });
+    const auto is_named = [&](std::int32_t vertex) { return graph_.node_.names[static_cast<std::size_t>(vertex)] == inside.device; };
+    const auto nic = std::ranges::find_if(nics, is_named);
     if (nic == nics.end()) return fail(fmt::format("node{} has no {}", inside.node, in_quotes(inside.device)));
-    attach(inside.node, static_cast<std::size_t>(nic - nics.begin()), {graph_.network_.vertex(outside.device), links.bandwidth, links.latency});
+    const Attachment cable{graph_.network_.vertex(outside.device), links.bandwidth, links.latency};
+    attach(inside.node, static_cast<std::size_t>(nic - nics.begin()), cable);
   }
 
   void fail(std::string problem) {

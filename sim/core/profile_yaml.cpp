@@ -138,8 +138,10 @@ void write_machine(std::string& out, const Profile& profile) {
   w.number("efficiency", profile.network.efficiency);
   w.amount("inter_latency", profile.network.inter_latency);
   w.amount("base_latency", profile.network.base_latency);
-  if (profile.network.all_reduce_algorithm != Network{}.all_reduce_algorithm) w.value("all_reduce_algorithm", profile.network.all_reduce_algorithm);
-  if (profile.network.ring_model != Network{}.ring_model) w.value("ring_model", profile.network.ring_model);
+  const Network usual;
+  const Network& network = profile.network;
+  if (network.all_reduce_algorithm != usual.all_reduce_algorithm) w.value("all_reduce_algorithm", network.all_reduce_algorithm);
+  if (network.ring_model != usual.ring_model) w.value("ring_model", network.ring_model);
   out += "overheads:\n";
   w.amount("context", profile.overheads.context);
   w.amount("nccl_per_communicator", profile.overheads.nccl_per_communicator);
@@ -155,9 +157,9 @@ void write_links(std::string& out, std::string_view key, const std::vector<Topol
   if (links.empty()) return;
   Writer(out, 2).line(fmt::format("{}:", key));
   for (const TopologyLinks& l : links) {
-    const std::string wiring = l.wiring == Wiring::all ? "" : fmt::format(", wiring: {}", l.wiring == Wiring::blocks ? "blocks" : "modulo");
-    Writer(out, 4).line(fmt::format("- {{from: {}, to: {}, bandwidth: {}, latency: {}{}}}", quoted(l.from), quoted(l.to), exact(l.bandwidth),
-                                    exact(l.latency), wiring));
+    const char* wiring = l.wiring == Wiring::all ? "" : l.wiring == Wiring::blocks ? ", wiring: blocks" : ", wiring: modulo";
+    const std::string ends = fmt::format("from: {}, to: {}", quoted(l.from), quoted(l.to));
+    Writer(out, 4).line(fmt::format("- {{{}, bandwidth: {}, latency: {}{}}}", ends, exact(l.bandwidth), exact(l.latency), wiring));
   }
 }
 

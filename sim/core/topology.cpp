@@ -24,7 +24,9 @@ std::optional<std::int64_t> leading_number(std::string_view& text) {
 
 /// The numbers of "0-3,7".
 tl::expected<std::vector<std::int64_t>, std::string> numbers_of(std::string_view list, const std::string& pattern) {
-  const auto bad = [&] { return tl::unexpected(fmt::format("{}: expected numbers in brackets, as in gpu[0-7] or gpu[0,4]", in_quotes(pattern))); };
+  const auto bad = [&] {
+    return tl::unexpected(fmt::format("{}: expected numbers in brackets, as in gpu[0-7] or gpu[0,4]", in_quotes(pattern)));
+  };
   std::vector<std::int64_t> numbers;
   while (true) {
     const auto first = leading_number(list);
@@ -44,7 +46,8 @@ tl::expected<std::vector<std::int64_t>, std::string> numbers_of(std::string_view
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string_view::npos;
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  return !text.empty() && text.find_first_not_of(allowed) == std::string_view::npos;
 }
 
 Wiring wiring_of(MapReader& reader) {
@@ -79,7 +82,8 @@ std::vector<TopologyLinks> read_links(const Node& list, bool inside, Problems& p
         check_endpoint(reader, key, *text, inside);
       }
     if (reader.require("bandwidth")) links.bandwidth = reader.byte_rate("bandwidth", ByteRate{1});
-    if (links.bandwidth <= ByteRate{} && reader.has("bandwidth")) problems.add(reader.find("bandwidth")->where, "'bandwidth' must be above zero");
+    if (links.bandwidth <= ByteRate{} && reader.has("bandwidth"))
+      problems.add(reader.find("bandwidth")->where, "'bandwidth' must be above zero");
     links.latency = reader.seconds("latency", {});
     links.wiring = wiring_of(reader);
     reader.finish();
@@ -93,7 +97,8 @@ std::vector<TopologyLinks> read_links(const Node& list, bool inside, Problems& p
 Names device_names(const std::string& pattern) {
   const auto open = pattern.find('[');
   const std::string stem = pattern.substr(0, open);
-  if (!is_name(stem)) return tl::unexpected(fmt::format("{} is no name of a device: letters and a number, gpu0 or gpu[0-7]", in_quotes(pattern)));
+  if (!is_name(stem))
+    return tl::unexpected(fmt::format("{} is no name of a device: letters and a number, gpu0 or gpu[0-7]", in_quotes(pattern)));
   if (open == std::string::npos) return std::vector<std::string>{pattern};
   if (!pattern.ends_with(']')) return tl::unexpected(fmt::format("{}: ']' is missing at the end", in_quotes(pattern)));
   const auto numbers = numbers_of(std::string_view(pattern).substr(open + 1, pattern.size() - open - 2), pattern);

@@ -72,7 +72,9 @@ RingPath ring_path(const Group& group, const Cluster& cluster, bool exchange) {
   const RingEmbedding rings = embed_rings(expanded(cluster), cluster, group, exchange);
   path.inside_link = rings.inside_link;
   path.across_link = rings.across_link;
-  const auto lower = [](ByteRate closed, ByteRate embedded) { return embedded > ByteRate{} && embedded < closed * (1 - 1e-9) ? embedded : closed; };
+  const auto lower = [](ByteRate closed, ByteRate embedded) {
+    return embedded > ByteRate{} && embedded < closed * (1 - 1e-9) ? embedded : closed;
+  };
   path.intra = lower(path.intra, rings.inside);
   path.network = lower(path.network, rings.across);
   path.exchange = rings.exchange;

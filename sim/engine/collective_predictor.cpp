@@ -151,7 +151,8 @@ std::optional<CollectivePredictor::Measured> CollectivePredictor::between_sizes(
   if (!below || !above) return std::nullopt;
   const auto ratio = [](std::int64_t a, std::int64_t b) { return std::log2(static_cast<double>(a) / static_cast<double>(b)); };
   const Seconds low = below->curve.at(call.payload), high = above->curve.at(call.payload);
-  return Measured{low + (high - low) * (ratio(p.ranks, below->ranks) / ratio(above->ranks, below->ranks)), std::string(name_of(call.way)), "",
+  const double share = ratio(p.ranks, below->ranks) / ratio(above->ranks, below->ranks);
+  return Measured{low + (high - low) * share, std::string(name_of(call.way)), "",
                   fmt::format("interpolated between calibrated {} and {} ranks", below->ranks, above->ranks),
                   below->curve.extrapolates(call.payload) || above->curve.extrapolates(call.payload)};
 }
@@ -168,7 +169,8 @@ ClosedForm CollectivePredictor::load(const Call& call) const {
   switch (call.way) {
     case Algorithm::tree: return tree_all_reduce(call.payload, call.path);
     case Algorithm::nvls: return nvls_all_reduce(call.payload, call.path, nvls_efficiency(generation_of(cluster_.profile.gpu.name)));
-    case Algorithm::hierarchical: return hierarchical_form(call.payload, call.path, std::max<std::int64_t>(1, call.payload / hierarchical_chunk));
+    case Algorithm::hierarchical:
+      return hierarchical_form(call.payload, call.path, std::max<std::int64_t>(1, call.payload / hierarchical_chunk));
     case Algorithm::ring:
     case Algorithm::chain:
     case Algorithm::pairwise: break;
@@ -223,7 +225,8 @@ CollectiveTime CollectivePredictor::predict(Collective collective, Bytes payload
   const Seconds time = out.time.seconds();
   out.share[static_cast<std::size_t>(Resource::intra_node)] = share_of(form.fabric, time);
   out.share[static_cast<std::size_t>(Resource::network)] = share_of(form.network, time);
-  out.sent_per_rank = Bytes{static_cast<std::int64_t>((sent_times_n(call.way, collective, payload, path.placement) + group.size - 1) / group.size)};
+  const __int128 sent = sent_times_n(call.way, collective, payload, path.placement);
+  out.sent_per_rank = Bytes{static_cast<std::int64_t>((sent + group.size - 1) / group.size)};
   out.fabric_bytes = form.fabric_bytes;
   out.network_bytes = form.network_bytes;
   out.multiprocessors = static_cast<std::int32_t>(

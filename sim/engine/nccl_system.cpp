@@ -16,9 +16,10 @@ GpuGeneration generation_of(std::string_view gpu) {
     std::string_view part;
     GpuGeneration generation;
   };
-  static constexpr std::array<Name, 9> names{{{"B100", GpuGeneration::blackwell}, {"B200", GpuGeneration::blackwell}, {"B300", GpuGeneration::blackwell},
-                                              {"H100", GpuGeneration::hopper}, {"H200", GpuGeneration::hopper}, {"H800", GpuGeneration::hopper},
-                                              {"H20", GpuGeneration::hopper}, {"V100", GpuGeneration::volta}, {"A100", GpuGeneration::ampere}}};
+  using enum GpuGeneration;
+  static constexpr std::array<Name, 9> names{{{"B100", blackwell}, {"B200", blackwell}, {"B300", blackwell},
+                                              {"H100", hopper}, {"H200", hopper}, {"H800", hopper}, {"H20", hopper},
+                                              {"V100", volta}, {"A100", ampere}}};
   const auto found = std::ranges::find_if(names, [&](const Name& name) { return gpu.find(name.part) != std::string_view::npos; });
   return found == names.end() ? GpuGeneration::ampere : found->generation;
 }

@@ -123,16 +123,18 @@ class Across {
   [[nodiscard]] Seconds hop() const { return hops_ > 0 ? latency_ / hops_ : Seconds{}; }
 
  private:
+  [[nodiscard]] const std::vector<std::int32_t>& beside(std::int32_t gpu) const { return beside_[static_cast<std::size_t>(gpu)]; }
+
   [[nodiscard]] std::vector<std::int32_t> nics_of(const Run& run) const {
     std::set<std::int32_t> nics;
-    for (const std::int32_t gpu : run.gpus) nics.insert(beside_[static_cast<std::size_t>(gpu)].begin(), beside_[static_cast<std::size_t>(gpu)].end());
+    for (const std::int32_t gpu : run.gpus) nics.insert(beside(gpu).begin(), beside(gpu).end());
     return {nics.begin(), nics.end()};
   }
 
   /// The GPU of the run that the NIC stands beside; the first where it stands beside none.
   [[nodiscard]] std::int32_t gpu_beside(const Run& run, std::int32_t nic) const {
     for (const std::int32_t gpu : run.gpus)
-      if (std::ranges::find(beside_[static_cast<std::size_t>(gpu)], nic) != beside_[static_cast<std::size_t>(gpu)].end()) return vertex(gpu);
+      if (std::ranges::find(beside(gpu), nic) != beside(gpu).end()) return vertex(gpu);
     return vertex(run.gpus.front());
   }
 

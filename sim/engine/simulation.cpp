@@ -29,12 +29,18 @@ Traffic traffic(const PreparedStep& step, const CostModel& costs, Elements param
                  [&](Collective collective, Bytes payload, const Group& group) { return costs.choose(collective, payload, group); });
 }
 
+/// The model, and the protocol where one is known and not named yet.
+std::string with_protocol(const CollectiveTime& timed) {
+  const bool named = timed.protocol.empty() || timed.model.find(timed.protocol) != std::string::npos;
+  return named ? timed.model : timed.model + ", " + timed.protocol;
+}
+
 /// Says for every row which algorithm and which model timed it, and warns once a group and collective where that left the measured range.
 void add_cost_models(const Schedule& schedule, const CostModel& costs, SimulationResult& result) {
   std::vector<std::pair<std::string, Collective>> warned;
   for (TrafficRow& row : result.traffic.by_group) {
     const CollectiveTime timed = costs.collective(row.collective, row.payload, group_named(schedule, row.group));
-    row.cost_model = timed.model;
+    row.cost_model = with_protocol(timed);
     if (!timed.algorithm.empty()) row.algorithm = timed.algorithm;
     row.bottleneck = timed.link;
     row.multiprocessors = timed.multiprocessors;
