@@ -70,8 +70,11 @@ std::string plot_text(const CollectiveFit& fit, const std::vector<CurvePoint>& r
 
 std::string segments_text(const CollectiveFit& fit) {
   std::string out;
-  for (const CollectiveSegment& s : fit.segments)
-    out += fmt::format("  T = {} + S / {}{}\n", to_text(s.alpha), to_text(s.algbw), s.limit ? " up to " + to_text(*s.limit) : "");
+  for (const CollectiveSegment& s : fit.segments) {
+    // Latency alone, where size makes no difference.
+    const bool flat = s.limit && *s.limit / s.algbw < s.alpha * 1e-4;
+    out += fmt::format("  T = {}{}{}\n", to_text(s.alpha), flat ? "" : " + S / " + to_text(s.algbw), s.limit ? " up to " + to_text(*s.limit) : "");
+  }
   return out;
 }
 

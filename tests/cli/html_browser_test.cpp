@@ -76,11 +76,12 @@ class HtmlInBrowser : public testing::Test {
         "HOME=" + folder.string() +
         " chromium --headless --no-sandbox --disable-gpu --disable-background-networking "
         "--disable-component-update --disable-extensions --no-first-run --disable-dev-shm-usage --enable-logging=stderr "
-        "--virtual-time-budget=2000 --window-size=1100,2600 --dump-dom --screenshot=" +
+        "--virtual-time-budget=2000 --window-size=1100,2600 --print-to-pdf=" + (folder / "page.pdf").string() + " --dump-dom --screenshot=" +
         picture.string();
     ASSERT_EQ(std::system((browser + " file://" + page.string() + " >" + dom.string() + " 2>" + log.string()).c_str()), 0);
     EXPECT_THAT(content(log), Not(HasSubstr("CONSOLE")));
     EXPECT_GT(fs::file_size(picture), 20'000U);
+    EXPECT_TRUE(content(folder / "page.pdf").starts_with("%PDF")) << "it does not print";
 
     // The page's own copy of the result, as the browser holds it, says what the JSON report says: compare them without white space.
     const std::string text = content(dom);

@@ -35,6 +35,15 @@ TEST(ProfileText, ShowsMeasuredAgainstFitted) {
   EXPECT_THAT(text, HasSubstr("@"));  // both marks fall together at 9 MB
 }
 
+TEST(ProfileText, TellsLatencyWithoutARateWhereSizeMakesNoDifference) {
+  Profile profile;
+  CollectiveFit fit;
+  fit.ranks = 2;
+  fit.segments = {{kibibytes(64), microseconds(33), ByteRate{2e22}}, {std::nullopt, microseconds(39), ByteRate{345e9}}};
+  profile.collectives = {fit};
+  EXPECT_THAT(profile_text(profile), HasSubstr("  T = 33.0 us up to 64.00 KiB\n  T = 39.0 us + S / 345 GB/s\n"));
+}
+
 TEST(ProfileText, ShippedProfilesFitATerminal) {
   const auto source = read_source(SHARDSIM_SOURCE_DIR "/scenarios/clusters/h200-sxm.yaml");
   const std::string text = profile_text(*read_profile(*read_yaml(*source)));
