@@ -41,6 +41,8 @@ class Backend {
   [[nodiscard]] virtual std::string memory_counted_by() const = 0;
   /// Of a device's allocator, where there is one.
   [[nodiscard]] virtual std::optional<PoolUse> pool() const { return std::nullopt; }
+  /// What an allocation of so many bytes takes there.
+  [[nodiscard]] virtual Bytes footprint(Bytes size) { return size; }
 
   /// Compute: the trainer's arithmetic, on numbers in the backend's memory.
   [[nodiscard]] virtual Math& math() = 0;

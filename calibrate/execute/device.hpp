@@ -12,7 +12,7 @@ namespace shardsim::execute {
 
 /// What the device's allocator says of the pool that buffers come from.
 struct PoolUse {
-  std::size_t used_high = 0;       ///< most bytes in use at once since the pool was made, each allocation rounded up to `granularity`
+  std::size_t used_high = 0;       ///< most bytes in use at once since the pool was made, each allocation rounded up as the device does
   std::size_t reserved_high = 0;   ///< most bytes that the pool held of the device
   std::size_t granularity = 1;     ///< what an allocation of one byte takes
   std::size_t device_free = 0, device_total = 0;   ///< of the whole device, all processes included (cudaMemGetInfo)
@@ -29,6 +29,8 @@ class Device {
   virtual void download(const std::byte* memory, std::byte* host, std::size_t bytes) = 0;
   [[nodiscard]] virtual Math& math() = 0;
   [[nodiscard]] virtual PoolUse pool() = 0;
+  /// What an allocation of so many bytes takes of a pool.
+  [[nodiscard]] virtual std::size_t footprint(std::size_t bytes) = 0;
   /// Until everything asked for so far is done.
   virtual void wait() = 0;
 };

@@ -59,6 +59,9 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] Bytes high_water() const override { return Bytes{static_cast<std::int64_t>(device_->pool().used_high)}; }
   [[nodiscard]] std::string memory_counted_by() const override { return "CUDA: cudaMemPoolAttrUsedMemHigh of the rank's pool"; }
   [[nodiscard]] std::optional<PoolUse> pool() const override { return device_->pool(); }
+  [[nodiscard]] Bytes footprint(Bytes size) override {
+    return Bytes{static_cast<std::int64_t>(device_->footprint(static_cast<std::size_t>(size.value())))};
+  }
   [[nodiscard]] Math& math() override { return device_->math(); }
   void synchronize() override { device_->wait(); }
   [[nodiscard]] Collectives& traffic() override { return *traffic_; }

@@ -39,6 +39,7 @@ struct RankReport {
   std::uint64_t parameters_digest = 0;
   std::string counted_by;
   std::optional<PoolUse> pool;
+  Bytes pool_high_water;   ///< that the schedule's buffers should come to there
 };
 
 Json to_json(const std::optional<PoolUse>& pool) {
@@ -74,7 +75,7 @@ std::string to_text(const RankReport& report) {
   return Json{{"sent", report.sent.value()}, {"control", report.control.value()}, {"peak", report.peak.value()},
               {"high_water", report.high_water.value()}, {"by_category", numbers(report.by_category)}, {"highest", numbers(report.highest)},
               {"losses", losses}, {"seconds", report.seconds}, {"gradient", difference}, {"digest", report.parameters_digest},
-              {"counted_by", report.counted_by}, {"pool", to_json(report.pool)}}.dump();
+              {"counted_by", report.counted_by}, {"pool", to_json(report.pool)}, {"pool_high_water", report.pool_high_water.value()}}.dump();
 }
 
 RankReport report_from(const std::string& text) {
@@ -92,6 +93,7 @@ RankReport report_from(const std::string& text) {
   report.parameters_digest = json.at("digest").get<std::uint64_t>();
   report.counted_by = json.at("counted_by").get<std::string>();
   report.pool = pool_from(json.at("pool"));
+  report.pool_high_water = Bytes{json.at("pool_high_water").get<std::int64_t>()};
   return report;
 }
 
@@ -118,6 +120,7 @@ RankReport run_rank(Platform& platform, const Job& job, const ExecutionOptions& 
   report.highest = machine.memory().highest;
   report.high_water = backend->high_water();
   report.pool = backend->pool();
+  if (report.pool) report.pool_high_water = pool_high_water(schedule, [&](Bytes size) { return backend->footprint(size); });
   report.gradient_difference = check.largest_difference;
   report.parameters_digest = machine.parameters_digest();
   line.barrier();  // nobody closes a connection that another still reads its counter on
@@ -138,11 +141,7 @@ void add_predictions(ExecutionResult& result, const Platform& platform, const Jo
     result.sent.tolerance = std::max(result.sent.tolerance, platform.tolerance(result.sent.predicted.back(), steps * payload_collectives(schedule)));
     result.control.predicted.push_back(steps * predicted_bytes(schedule).control);
     result.peak.predicted.push_back(fold_memory(schedule, nullptr, 1).peak);
-    if (!result.pools.empty()) {
-      PoolCheck& pool = result.pools[static_cast<std::size_t>(rank)];
-      pool.least = result.peak.predicted.back();
-      pool.most = pool_high_water(schedule, Bytes{static_cast<std::int64_t>(pool.use.granularity)});
-    }
+    if (!result.pools.empty()) result.pools[static_cast<std::size_t>(rank)].least = result.peak.predicted.back();
     result.strategy = schedule.strategy;
     result.semantics = schedule.semantics;
   }
@@ -159,7 +158,7 @@ void add_measurements(ExecutionResult& result, const std::vector<RankReport>& re
     result.highest_by_category.push_back(report.highest);
     result.high_water.push_back(report.high_water);
     result.counted_by = report.counted_by;
-    if (report.pool) result.pools.push_back({*report.pool, {}, {}});
+    if (report.pool) result.pools.push_back({*report.pool, {}, report.pool_high_water});
     result.same_parameters = result.same_parameters && report.parameters_digest == reports.front().parameters_digest;
     result.gradient.largest_difference = std::max(result.gradient.largest_difference, report.gradient_difference);
     for (std::size_t s = 0; s < result.losses.size(); ++s) {

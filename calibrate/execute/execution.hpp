@@ -20,8 +20,8 @@ struct ByRank {
   [[nodiscard]] bool equal() const;
 };
 
-/// What the allocator of a rank's device says, and what it should: the exact bytes of the schedule's buffers at least, and at most each
-/// rounded up as the allocator rounds.
+/// What the allocator of a rank's device says, and what it should: the exact bytes of the schedule's buffers at least, and at most what
+/// allocations of their sizes take.
 struct PoolCheck {
   PoolUse use;
   Bytes least, most;

@@ -103,10 +103,8 @@ Bytes sent_tolerance(Route route, Bytes predicted, std::int64_t collectives) {
   return Bytes{predicted.value() / 50} + 2 * collectives * kibibytes(1);
 }
 
-Bytes pool_high_water(const Schedule& schedule, Bytes granularity) {
-  const auto rounded = [&](const Buffer& buffer) {
-    return buffer.host ? Bytes{} : Bytes{round_up(std::max<std::int64_t>(1, buffer.size().value()), granularity.value())};
-  };
+Bytes pool_high_water(const Schedule& schedule, const std::function<Bytes(Bytes)>& footprint) {
+  const auto rounded = [&](const Buffer& buffer) { return buffer.host ? Bytes{} : footprint(buffer.size()); };
   Bytes now;
   const std::vector<bool> alive = initially_alive(schedule);
   for (std::size_t b = 0; b < alive.size(); ++b)

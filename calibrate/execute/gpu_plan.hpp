@@ -2,6 +2,7 @@
 // Which rank runs on which GPU, how their payload travels and who counts it; and what NCCL and the pools are then expected to do.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,7 @@ struct GpuPlan {
 /// and direction, and the flags that NCCL writes beside the data (2 %).
 [[nodiscard]] Bytes sent_tolerance(Route route, Bytes predicted, std::int64_t collectives);
 
-/// Most bytes alive at once of buffers of the schedule, each rounded up to `granularity`, as a pool counts them.
-[[nodiscard]] Bytes pool_high_water(const Schedule& schedule, Bytes granularity);
+/// Most bytes alive at once of buffers of the schedule, each as large as `footprint` says, as a pool counts them.
+[[nodiscard]] Bytes pool_high_water(const Schedule& schedule, const std::function<Bytes(Bytes)>& footprint);
 
 }  // namespace shardsim::execute

@@ -3,6 +3,8 @@
 // For nvcc only.
 #pragma once
 
+#include <map>
+
 #include "calibrate/execute/device.hpp"
 #include "calibrate/gpu/device_math.hpp"
 #include "calibrate/gpu/status.hpp"
@@ -74,6 +76,7 @@ class CudaDevice final : public execute::Device {
   void download(const std::byte* memory, std::byte* host, std::size_t bytes) override { launch_.download(memory, host, bytes); }
   execute::Math& math() override { return math_; }
   execute::PoolUse pool() override;
+  std::size_t footprint(std::size_t bytes) override;
   void wait() override { stream_.wait(); }
   [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }
 
@@ -89,6 +92,7 @@ class CudaDevice final : public execute::Device {
   CudaLaunch launch_;
   DeviceMath<CudaLaunch> math_;
   std::size_t granularity_ = 1;
+  std::map<std::size_t, std::size_t> footprints_;   // by size, as asked
 };
 
 }  // namespace shardsim::gpu

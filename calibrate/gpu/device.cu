@@ -120,11 +120,7 @@ CudaDevice::Chosen::Chosen(int device) : index(device) {
 
 CudaDevice::CudaDevice(int index)
     : chosen_(index), buffers_(index, stream_), scratch_(index, stream_), launch_(scratch_, stream_), math_(launch_) {
-  void* one = buffers_.take(1);
-  if (one == nullptr) throw Failure("GPU " + std::to_string(index) + " has no memory left");
-  granularity_ = std::max<std::size_t>(1, buffers_.attribute(cudaMemPoolAttrUsedMemCurrent));
-  buffers_.give(one);
-  stream_.wait();
+  granularity_ = footprint(1);
   buffers_.reset_high_water();
 }
 
@@ -152,6 +148,19 @@ execute::PoolUse CudaDevice::pool() {
   use.granularity = granularity_;
   SHARDSIM_CHECK(cudaMemGetInfo(&use.device_free, &use.device_total));
   return use;
+}
+
+/// Tried in a pool of its own: how CUDA rounds is not documented.
+std::size_t CudaDevice::footprint(std::size_t bytes) {
+  const auto [known, fresh] = footprints_.try_emplace(bytes, std::max<std::size_t>(1, bytes));
+  if (!fresh) return known->second;
+  Pool probe(chosen_.index, stream_);
+  void* memory = probe.take(bytes);
+  if (memory == nullptr) throw Failure("GPU " + std::to_string(chosen_.index) + " has no memory left to try an allocation of " + std::to_string(bytes) + " bytes");
+  known->second = std::max(known->second, probe.attribute(cudaMemPoolAttrUsedMemCurrent));
+  probe.give(memory);
+  stream_.wait();
+  return known->second;
 }
 
 std::unique_ptr<execute::Device> open_device(int index) { return std::make_unique<CudaDevice>(index); }

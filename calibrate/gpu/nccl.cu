@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's collectives, timed: all GPUs of this process, calls grouped, or one GPU of each of several processes.
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
-#include "calibrate/gpu/status.hpp"
+#include "calibrate/gpu/wait.hpp"
 #include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
@@ -23,7 +24,8 @@ struct Member {
   }
   ~Member() {
     cudaSetDevice(device);
-    if (communicator != nullptr) ncclCommDestroy(communicator);
+    // After an error NCCL must not wait for ranks that are gone.
+    if (communicator != nullptr) std::uncaught_exceptions() > 0 ? ncclCommAbort(communicator) : ncclCommDestroy(communicator);
     cudaFree(from);
     cudaFree(to);
     if (stream != nullptr) cudaStreamDestroy(stream);
@@ -71,7 +73,7 @@ class Timer final : public CollectiveTimer {
   void finish() {
     for (const auto& member : members_) {
       SHARDSIM_CHECK(cudaSetDevice(member->device));
-      SHARDSIM_CHECK(cudaStreamSynchronize(member->stream));
+      wait_for(member->stream, member->communicator, std::chrono::microseconds(0));
     }
   }
 

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <thread>
 
 #include "calibrate/gpu/cuda_device.hpp"
+#include "calibrate/gpu/wait.hpp"
 #include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
@@ -52,23 +52,12 @@ class NcclGroup final : public execute::Communicator {
     SHARDSIM_CHECK(ncclRecv(buffer, count, type_of(wire), peer, communicator_, stream_));
   }
 
-  /// A kernel that waits for a dead rank never ends: the stream is asked, and so is the communicator.
   void wait() override {
-    for (;;) {
-      const cudaError_t status = cudaStreamQuery(stream_);
-      if (status == cudaSuccess) return;
-      cudaGetLastError();  // "not ready" is kept as an error, which later launches would find
-      if (status != cudaErrorNotReady) {
-        broken_ = true;
-        SHARDSIM_CHECK(status);
-      }
-      ncclResult_t state = ncclSuccess;
-      SHARDSIM_CHECK(ncclCommGetAsyncError(communicator_, &state));
-      if (state != ncclSuccess && state != ncclInProgress) {
-        broken_ = true;
-        SHARDSIM_CHECK(state);
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    try {
+      wait_for(stream_, communicator_, std::chrono::microseconds(20));
+    } catch (const Failure&) {
+      broken_ = true;
+      throw;
     }
   }
 

@@ -110,9 +110,10 @@ TEST(PoolHighWater, RoundsEveryBuffer) {
   for (const Action& action : {Action{Allocate{id(1)}}, Action{Allocate{id(2)}}, Action{Free{id(1)}}, Action{Allocate{id(3)}}, Action{Free{id(3)}},
                                Action{Free{id(2)}}})
     schedule.ops.push_back({.action = action});
-  EXPECT_EQ(pool_high_water(schedule, Bytes{512}), Bytes{512 + 1024});
-  EXPECT_EQ(pool_high_water(schedule, Bytes{1}), Bytes{400 + 1024});
-  EXPECT_EQ(pool_high_water(schedule, Bytes{2048}), Bytes{2 * 2048});
+  const auto rounding_to = [](std::int64_t step) { return [step](Bytes size) { return Bytes{(size.value() + step - 1) / step * step}; }; };
+  EXPECT_EQ(pool_high_water(schedule, rounding_to(512)), Bytes{512 + 1024});
+  EXPECT_EQ(pool_high_water(schedule, rounding_to(1)), Bytes{400 + 1024});
+  EXPECT_EQ(pool_high_water(schedule, rounding_to(2048)), Bytes{2 * 2048});
 }
 
 // NVML as a test has it: two GPUs, one of which counts.

@@ -49,7 +49,7 @@ class LoopDevice final : public execute::Device {
 
   std::byte* allocate(std::size_t bytes) override {
     auto* memory = static_cast<std::byte*>(std::calloc(std::max<std::size_t>(1, bytes), 1));
-    sizes_[memory] = (std::max<std::size_t>(1, bytes) + granularity - 1) / granularity * granularity;
+    sizes_[memory] = footprint(bytes);
     used_ += sizes_[memory];
     high_ = std::max(high_, used_);
     return memory;
@@ -64,6 +64,7 @@ class LoopDevice final : public execute::Device {
   void download(const std::byte* memory, std::byte* host, std::size_t bytes) override { LoopLaunch::move(memory, host, bytes); }
   execute::Math& math() override { return math_; }
   execute::PoolUse pool() override { return {high_, high_, granularity, std::size_t{1} << 30, std::size_t{2} << 30}; }
+  std::size_t footprint(std::size_t bytes) override { return (std::max<std::size_t>(1, bytes) + granularity - 1) / granularity * granularity; }
   void wait() override {}
   [[nodiscard]] const LoopLaunch& launch() const { return launch_; }
 
