@@ -83,9 +83,11 @@ class Bf16Optimizer final : public Hooks {
     std::vector<std::int64_t> sizes;
     for (const FlatGroup& group : groups_.all()) sizes.push_back(group.flat.value());
     const std::int64_t limit = engine_bucket + 1;
-    const auto first_expert = static_cast<std::size_t>(std::find_if(groups_.all().begin(), groups_.all().end(), [](const FlatGroup& g) { return g.experts; }) - groups_.all().begin());
+    const auto first_expert = static_cast<std::size_t>(
+        std::find_if(groups_.all().begin(), groups_.all().end(), [](const FlatGroup& g) { return g.experts; }) - groups_.all().begin());
     const auto reduce = [&](std::size_t from, std::size_t to) {
-      for (const BucketRange& range : close_when_full(std::span(sizes).subspan(from, to - from), std::span(&limit, 1))) allreduce_and_copy({range.begin + from, range.end + from});
+      for (const BucketRange& range : close_when_full(std::span(sizes).subspan(from, to - from), std::span(&limit, 1)))
+        allreduce_and_copy({range.begin + from, range.end + from});
     };
     reduce(0, first_expert);             // _reduce_non_expert_gradients
     reduce(first_expert, sizes.size());  // _reduce_expert_gradients
@@ -116,7 +118,11 @@ class Bf16Optimizer final : public Hooks {
       wire = cast;
     }
     build_.communicate({"nccl:all_reduce", name}, current_stream,
-                       {.kind = Collective::all_reduce, .communicator = groups_.all()[range.begin].ranks.communicator, .dtype = config_.communication, .payload = elements, .target = wire});
+                       {.kind = Collective::all_reduce,
+                        .communicator = groups_.all()[range.begin].ranks.communicator,
+                        .dtype = config_.communication,
+                        .payload = elements,
+                        .target = wire});
     build_.copy({"tensor.mul_", name}, current_stream,
                 {.source = wire, .target = wire, .count = elements, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     if (cast.valid()) {

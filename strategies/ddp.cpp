@@ -37,7 +37,9 @@ std::vector<std::int64_t> bucket_limits(const Options& options) {
 class Ddp final : public Hooks {
  public:
   Ddp(Program& program, LocalUpdate update)
-      : program_(program), build_(program.build), replicated_(program, std::move(update)),
+      : program_(program),
+        build_(program.build),
+        replicated_(program, std::move(update)),
         view_(program.options().boolean("gradient_as_bucket_view", false)),
         no_sync_(program.options().boolean("no_sync", true)),
         find_unused_(program.options().boolean("find_unused_parameters", false)),
@@ -75,7 +77,8 @@ class Ddp final : public Hooks {
     if (!synchronize_) return;
     if (find_unused_) all_reduce_unused_map();
     while (next_ < buckets_.size()) all_reduce(buckets_[next_++]);  // static graph's first iteration, and buckets nobody completed
-    for (std::size_t i = 0; replicated_.overlapped() && i < buckets_.size(); ++i) replicated_.step_bucket(i, buckets_[i].buffer, buckets_[i].work);
+    for (std::size_t i = 0; replicated_.overlapped() && i < buckets_.size(); ++i)
+      replicated_.step_bucket(i, buckets_[i].buffer, buckets_[i].work);
     for (Bucket& bucket : buckets_) {
       build_.wait(ScheduleBuilder::compute_stream(), bucket.work);
       if (!view_) copy_to_gradients(bucket);
@@ -104,7 +107,8 @@ class Ddp final : public Hooks {
   /// Routed experts that are split over ranks stay outside (_ddp_params_and_buffers_to_ignore).
   [[nodiscard]] bool bucketed(ParameterId p) const { return bucket_of_[static_cast<std::size_t>(p.index)] >= 0; }
 
-  /// Set to none, views are lost: the next backward allocates gradients and moves them into the buckets again. Filled with zeros, they stay.
+  /// Set to none, views are lost: the next backward allocates gradients and moves them into the buckets again. Filled with zeros, they
+  /// stay.
   void zero_grad_views() {
     std::vector<BufferId> gradients;
     for (ParameterId p : held_.experts) gradients.push_back(replicated_.gradient(p));
@@ -196,7 +200,11 @@ class Ddp final : public Hooks {
                 {.source = gradient, .target = gradient, .count = count, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     if (expert_replicas_.ranks == 1) return;
     build_.communicate({"nccl:all_reduce", name}, ScheduleBuilder::compute_stream(),
-                       {.kind = Collective::all_reduce, .communicator = expert_replicas_.communicator, .dtype = replicated_.gradient_dtype(), .payload = count, .target = gradient});
+                       {.kind = Collective::all_reduce,
+                        .communicator = expert_replicas_.communicator,
+                        .dtype = replicated_.gradient_dtype(),
+                        .payload = count,
+                        .target = gradient});
   }
 
   /// One int32 for each parameter, summed over ranks: which ones were used anywhere.
@@ -217,9 +225,9 @@ class Ddp final : public Hooks {
   Replicated replicated_;
   bool view_, no_sync_, find_unused_, static_graph_;
   CommunicatorId dp_;
-  RankGroup expert_replicas_;            // ranks that hold the same experts
+  RankGroup expert_replicas_;  // ranks that hold the same experts
   StreamId process_group_;
-  ExpertParallel::Held held_;            // trainable parameters of this rank; experts apart where they are split
+  ExpertParallel::Held held_;  // trainable parameters of this rank; experts apart where they are split
   std::vector<Bucket> buckets_;
   std::vector<std::int32_t> bucket_of_;  // by parameter
   std::vector<bool> in_bucket_;          // by parameter: .grad is a view of the bucket

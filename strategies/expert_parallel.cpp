@@ -33,8 +33,12 @@ std::int64_t group_size(const Job& job) { return job.strategy.options.integer("e
 class ExpertExchange final : public Hooks {
  public:
   ExpertExchange(Program& program, std::unique_ptr<Hooks> hooks)
-      : program_(program), hooks_(std::move(hooks)), experts_(program.job), capacity_factor_(program.options().number("expert_capacity_factor", 0)),
-        group_(program.build.communicator("expert", "expert", experts_.size())), stream_(program.build.stream("expert all-to-all")) {}
+      : program_(program),
+        hooks_(std::move(hooks)),
+        experts_(program.job),
+        capacity_factor_(program.options().number("expert_capacity_factor", 0)),
+        group_(program.build.communicator("expert", "expert", experts_.size())),
+        stream_(program.build.stream("expert all-to-all")) {}
 
   void begin_forward(std::int32_t micro_batch) override { hooks_->begin_forward(micro_batch); }
   void pre_forward(std::int32_t layer) override { hooks_->pre_forward(layer); }
@@ -83,10 +87,14 @@ class ExpertExchange final : public Hooks {
     const DType dtype = program_.training().precision.compute;
     const Elements payload = send_buffer(type, module);
     const UnitId name = build.unit(of.name);
-    const BufferId received = build.allocate({.label = {"all-to-all output", name}, .category = Category::communication_buffers, .dtype = dtype,
-                                              .pool = default_stream, .elements = payload});
+    const BufferId received = build.allocate({.label = {"all-to-all output", name},
+                                              .category = Category::communication_buffers,
+                                              .dtype = dtype,
+                                              .pool = default_stream,
+                                              .elements = payload});
     build.wait_stream(stream_, default_stream);
-    build.communicate({verb, name}, stream_, {.kind = Collective::all_to_all, .communicator = group_, .dtype = dtype, .payload = payload, .target = received});
+    build.communicate({verb, name}, stream_,
+                      {.kind = Collective::all_to_all, .communicator = group_, .dtype = dtype, .payload = payload, .target = received});
     build.wait_stream(default_stream, stream_);
     build.free(received);  // what was received takes the place of what was sent
   }
@@ -120,8 +128,10 @@ ExpertParallel::ExpertParallel(const Job& job) : size_(group_size(job)), own_(jo
 ExpertParallel::Held ExpertParallel::held(std::span<const ParameterId> parameters) const {
   Held held;
   for (ParameterId p : parameters) {
-    if (!expert(p)) held.dense.push_back(p);
-    else if (local(p)) held.experts.push_back(p);
+    if (!expert(p))
+      held.dense.push_back(p);
+    else if (local(p))
+      held.experts.push_back(p);
   }
   return held;
 }

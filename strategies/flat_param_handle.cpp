@@ -225,8 +225,14 @@ void FlatParamHandles::reduce_gradient(FlatParamHandle& handle) {
 }
 
 Buffer FlatParamHandles::gradient_of(const FlatParamHandle& handle) {
-  return {.label = {"sharded gradient", handle.name}, .category = Category::gradients, .persistent = !program_.training().optimizer.set_to_none, .host = offload_,
-          .dtype = config_.stored, .pool = post_backward_, .layout = layout(handle, true), .elements = handle.padded / config_.shard};
+  return {.label = {"sharded gradient", handle.name},
+          .category = Category::gradients,
+          .persistent = !program_.training().optimizer.set_to_none,
+          .host = offload_,
+          .dtype = config_.stored,
+          .pool = post_backward_,
+          .layout = layout(handle, true),
+          .elements = handle.padded / config_.shard};
 }
 
 /// Cast to the stored dtype and add to _saved_grad_shard.

@@ -132,7 +132,8 @@ std::vector<std::string> without_effect(const Job& job) {
   const Fsdp1Config config = fsdp1_config(job);
   std::vector<std::string> warnings;
   for (const char* option : {"backward_prefetch", "forward_prefetch"})
-    if (config.shard == 1 && job.strategy.options.given(option)) warnings.push_back("fsdp1: " + std::string(option) + " has no effect with NO_SHARD");
+    if (config.shard == 1 && job.strategy.options.given(option))
+      warnings.push_back("fsdp1: " + std::string(option) + " has no effect with NO_SHARD");
   if (config.no_sync && job.training.gradient_accumulation_steps == 1) warnings.push_back("fsdp1: no_sync has no effect with one micro-batch a step");
   return warnings;
 }

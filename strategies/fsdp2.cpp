@@ -151,8 +151,10 @@ std::vector<std::string> without_effect(const Job& job) {
   };
   const bool one_micro_batch = job.training.gradient_accumulation_steps == 1;
   unread("no_sync", true, "FSDP2 modules have none; use requires_gradient_sync");
-  for (const char* option : {"requires_gradient_sync", "reshard_after_backward"}) unread(option, one_micro_batch, "there is one micro-batch a step");
-  unread("requires_all_reduce", one_micro_batch || c.replicate == 1, c.replicate == 1 ? "nothing is replicated" : "there is one micro-batch a step");
+  for (const char* option : {"requires_gradient_sync", "reshard_after_backward"})
+    unread(option, one_micro_batch, "there is one micro-batch a step");
+  unread("requires_all_reduce", one_micro_batch || c.replicate == 1,
+         c.replicate == 1 ? "nothing is replicated" : "there is one micro-batch a step");
   unread("unshard_in_backward", !c.torchtitan_wrapping, "the embedding has a group of its own under wrap: torchtitan only");
   unread("wrap", c.torchtitan_wrapping && !job.model->tied.empty(), "the head shares the embedding's weight, so both stay in the root");
   warn_expert_parallel(job, warnings);
@@ -175,27 +177,77 @@ std::string differs(const Job& job) {
 }  // namespace
 
 StrategyEntry fsdp2_strategy() {
-  return {.info = {.name = "fsdp2",
-                   .summary = "Parameters, gradients and states sharded along dimension 0, gathered module by module",
-                   .library = "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)",
-                   .options = with_expert_parallel_options({{.name = "reshard_after_forward", .kind = OptionKind::word, .fallback = "true", .help = "true, false, or a number of ranks to reshard to", .words = {}},
-                               {.name = "reshard_root_after_forward", .kind = OptionKind::boolean, .fallback = "false", .help = "the root too (torchtitan: norm and head), as if wrapped with reshard_after_forward"},
-                               {.name = "replicate", .kind = OptionKind::integer, .fallback = "1", .help = "replicas (HSDP); the shard group is the world divided by it", .words = {}, .minimum = 1},
-                               {.name = "forward_prefetch", .kind = OptionKind::integer, .fallback = "0", .help = "groups unsharded ahead by set_modules_to_forward_prefetch"},
-                               {.name = "backward_prefetch", .kind = OptionKind::integer, .fallback = "1", .help = "groups unsharded ahead in backward; more than 1: by set_modules_to_backward_prefetch", .words = {}, .minimum = 1},
-                               {.name = "separate_reduce_scatter_group", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce-scatter on a communicator of its own"},
-                               {.name = "reduce_scatter_max_input_buffers", .kind = OptionKind::integer, .fallback = "1", .help = "reduce-scatter inputs retained before the default stream waits", .words = {}, .minimum = 1},
-                               {.name = "requires_gradient_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "false: reduce in the last micro-batch only, unsharded gradients kept"},
-                               {.name = "requires_all_reduce", .kind = OptionKind::boolean, .fallback = "true", .help = "false: HSDP all-reduces in the last micro-batch only"},
-                               {.name = "reshard_after_backward", .kind = OptionKind::boolean, .fallback = "true", .help = "false: parameters stay gathered between micro-batches"},
-                               {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "", .help = "no effect: FSDP2 modules have none"},
-                               {.name = "unshard_in_backward", .kind = OptionKind::boolean, .fallback = "true", .help = "false: the embedding's own group is not gathered in backward"},
-                               {.name = "wrap", .kind = OptionKind::word, .fallback = "blocks", .help = "blocks: the rest is the root; torchtitan: embedding, and norm with head, are groups of their own", .words = {"blocks", "torchtitan"}},
-                               {.name = "reduce_dtype", .kind = OptionKind::word, .fallback = "", .help = "dtype of reductions; default: training.precision.reduce, else the parameters'", .words = {"bf16", "fp16", "fp32"}}})},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Fsdp2>(program)); },
-          .check = check_fsdp2,
-          .differs_because = differs,
-          .warnings = without_effect};
+  return {
+      .info = {.name = "fsdp2",
+               .summary = "Parameters, gradients and states sharded along dimension 0, gathered module by module",
+               .library = "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)",
+               .options = with_expert_parallel_options(
+                   {{.name = "reshard_after_forward",
+                     .kind = OptionKind::word,
+                     .fallback = "true",
+                     .help = "true, false, or a number of ranks to reshard to",
+                     .words = {}},
+                    {.name = "reshard_root_after_forward",
+                     .kind = OptionKind::boolean,
+                     .fallback = "false",
+                     .help = "the root too (torchtitan: norm and head), as if wrapped with reshard_after_forward"},
+                    {.name = "replicate",
+                     .kind = OptionKind::integer,
+                     .fallback = "1",
+                     .help = "replicas (HSDP); the shard group is the world divided by it",
+                     .words = {},
+                     .minimum = 1},
+                    {.name = "forward_prefetch",
+                     .kind = OptionKind::integer,
+                     .fallback = "0",
+                     .help = "groups unsharded ahead by set_modules_to_forward_prefetch"},
+                    {.name = "backward_prefetch",
+                     .kind = OptionKind::integer,
+                     .fallback = "1",
+                     .help = "groups unsharded ahead in backward; more than 1: by set_modules_to_backward_prefetch",
+                     .words = {},
+                     .minimum = 1},
+                    {.name = "separate_reduce_scatter_group",
+                     .kind = OptionKind::boolean,
+                     .fallback = "false",
+                     .help = "reduce-scatter on a communicator of its own"},
+                    {.name = "reduce_scatter_max_input_buffers",
+                     .kind = OptionKind::integer,
+                     .fallback = "1",
+                     .help = "reduce-scatter inputs retained before the default stream waits",
+                     .words = {},
+                     .minimum = 1},
+                    {.name = "requires_gradient_sync",
+                     .kind = OptionKind::boolean,
+                     .fallback = "true",
+                     .help = "false: reduce in the last micro-batch only, unsharded gradients kept"},
+                    {.name = "requires_all_reduce",
+                     .kind = OptionKind::boolean,
+                     .fallback = "true",
+                     .help = "false: HSDP all-reduces in the last micro-batch only"},
+                    {.name = "reshard_after_backward",
+                     .kind = OptionKind::boolean,
+                     .fallback = "true",
+                     .help = "false: parameters stay gathered between micro-batches"},
+                    {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "", .help = "no effect: FSDP2 modules have none"},
+                    {.name = "unshard_in_backward",
+                     .kind = OptionKind::boolean,
+                     .fallback = "true",
+                     .help = "false: the embedding's own group is not gathered in backward"},
+                    {.name = "wrap",
+                     .kind = OptionKind::word,
+                     .fallback = "blocks",
+                     .help = "blocks: the rest is the root; torchtitan: embedding, and norm with head, are groups of their own",
+                     .words = {"blocks", "torchtitan"}},
+                    {.name = "reduce_dtype",
+                     .kind = OptionKind::word,
+                     .fallback = "",
+                     .help = "dtype of reductions; default: training.precision.reduce, else the parameters'",
+                     .words = {"bf16", "fp16", "fp32"}}})},
+      .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Fsdp2>(program)); },
+      .check = check_fsdp2,
+      .differs_because = differs,
+      .warnings = without_effect};
 }
 
 }  // namespace shardsim

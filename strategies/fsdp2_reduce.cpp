@@ -102,8 +102,8 @@ void ParamGroups::reduce(ParamGroup& group) {
   if (becomes_gradient && output.valid() && !all_reduces_later())
     build_.allocate(output);
   else
-    output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, config_.reduce, comm_.reduce_scatter,
-                  group.padded_trainable / group.mesh.ranks, rows_layout(group.mesh, group.trainable, true));
+    output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, config_.reduce,
+                  comm_.reduce_scatter, group.padded_trainable / group.mesh.ranks, rows_layout(group.mesh, group.trainable, true));
   reduce_scatter(group, input, output);
   reduce_scatter_states_.push_back({input, build_.last(comm_.reduce_scatter)});
   StreamId post_reduce = comm_.reduce_scatter;
@@ -154,9 +154,14 @@ void ParamGroups::all_reduce(ParamGroup& group, BufferId& output) {
 }
 
 Buffer ParamGroups::gradient_of(const ParamGroup& group) {
-  return {.label = {"sharded .grad", group.name}, .category = Category::gradients, .persistent = !program_.training().optimizer.set_to_none,
-          .host = offloads(program_.training()), .dtype = config_.stored, .pool = config_.replicate > 1 ? comm_.all_reduce : comm_.reduce_scatter,
-          .layout = rows_layout(group.mesh, group.trainable, true), .elements = group.padded_trainable / group.mesh.ranks};
+  return {.label = {"sharded .grad", group.name},
+          .category = Category::gradients,
+          .persistent = !program_.training().optimizer.set_to_none,
+          .host = offloads(program_.training()),
+          .dtype = config_.stored,
+          .pool = config_.replicate > 1 ? comm_.all_reduce : comm_.reduce_scatter,
+          .layout = rows_layout(group.mesh, group.trainable, true),
+          .elements = group.padded_trainable / group.mesh.ranks};
 }
 
 /// The output itself becomes .grad where dtypes agree; else a cast copy does. Later micro-batches add to it.

@@ -90,8 +90,12 @@ class Megatron final : public Hooks {
     const StreamId stream = several ? communication_stream_ : process_group_;
     build_.wait_stream(stream, current_stream);
     if (config_.reduce_scatter_with_fp32_accumulation) return start_all_to_all(bucket, stream);
-    Communicate reduce{.kind = Collective::all_reduce, .communicator = bucket.groups.intra.communicator, .dtype = config_.gradients,
-                       .reduction = config_.average_in_collective ? Reduction::average : Reduction::sum, .payload = bucket.elements, .target = bucket.grad_data};
+    Communicate reduce{.kind = Collective::all_reduce,
+                       .communicator = bucket.groups.intra.communicator,
+                       .dtype = config_.gradients,
+                       .reduction = config_.average_in_collective ? Reduction::average : Reduction::sum,
+                       .payload = bucket.elements,
+                       .target = bucket.grad_data};
     if (config_.use_distributed_optimizer) {
       reduce.kind = Collective::reduce_scatter;
       reduce.source = bucket.grad_data;
@@ -111,11 +115,19 @@ class Megatron final : public Hooks {
 
   /// Values travel in their own dtype and meet in a second tensor as large as the bucket. Source: reduce_scatter_with_fp32_accumulation.py.
   void start_all_to_all(MegatronBucket& bucket, StreamId stream) {
-    bucket.received = build_.allocate({.label = {"all_to_all_output_tensor", bucket.name}, .category = Category::communication_buffers, .dtype = config_.gradients,
-                                       .pool = current_stream, .layout = build_.schedule().at(bucket.grad_data).layout, .elements = bucket.elements});
+    bucket.received = build_.allocate({.label = {"all_to_all_output_tensor", bucket.name},
+                                       .category = Category::communication_buffers,
+                                       .dtype = config_.gradients,
+                                       .pool = current_stream,
+                                       .layout = build_.schedule().at(bucket.grad_data).layout,
+                                       .elements = bucket.elements});
     bucket.grad_reduce_handle = build_.communicate({"nccl:all_to_all", bucket.name}, stream,
-                                                   {.kind = Collective::all_to_all, .communicator = bucket.groups.intra.communicator, .dtype = config_.gradients,
-                                                    .payload = bucket.elements, .source = bucket.grad_data, .target = bucket.received});
+                                                   {.kind = Collective::all_to_all,
+                                                    .communicator = bucket.groups.intra.communicator,
+                                                    .dtype = config_.gradients,
+                                                    .payload = bucket.elements,
+                                                    .source = bucket.grad_data,
+                                                    .target = bucket.received});
     if (config_.instances == 1) return;  // the handle is waited for when backward has ended
     accumulate_in_fp32(bucket, stream);
     all_reduce_shard(bucket, Reduction::sum);
@@ -123,8 +135,12 @@ class Megatron final : public Hooks {
 
   /// The handle's wait(): an fp32 sum of what every rank sent, cast back into this rank's shard of the bucket.
   void accumulate_in_fp32(MegatronBucket& bucket, StreamId stream) {
-    const BufferId sum = build_.allocate({.label = {"output_tensor_in_fp32", bucket.name}, .category = Category::temporaries, .dtype = DType::fp32, .pool = stream,
-                                          .layout = bucket.owned_layout, .elements = bucket.owned});
+    const BufferId sum = build_.allocate({.label = {"output_tensor_in_fp32", bucket.name},
+                                          .category = Category::temporaries,
+                                          .dtype = DType::fp32,
+                                          .pool = stream,
+                                          .layout = bucket.owned_layout,
+                                          .elements = bucket.owned});
     build_.copy({"torch.sum", bucket.name}, stream, {.source = bucket.received, .target = sum, .count = bucket.elements});
     build_.copy({"output_tensor.copy_", bucket.name}, stream, {.source = sum, .target = bucket.grad_data, .count = bucket.owned});
     build_.free(sum);
@@ -135,15 +151,23 @@ class Megatron final : public Hooks {
   /// Several optimizer instances: the reduced shards are summed across them, in place.
   void all_reduce_shard(MegatronBucket& bucket, Reduction reduction) {
     bucket.grad_reduce_handle = build_.communicate({"nccl:all_reduce", bucket.name}, communication_stream_,
-                                                   {.kind = Collective::all_reduce, .communicator = bucket.groups.inter, .dtype = config_.gradients,
-                                                    .reduction = reduction, .payload = bucket.owned, .target = bucket.grad_data, .offset = buckets_.first_owned(bucket)});
+                                                   {.kind = Collective::all_reduce,
+                                                    .communicator = bucket.groups.inter,
+                                                    .dtype = config_.gradients,
+                                                    .reduction = reduction,
+                                                    .payload = bucket.owned,
+                                                    .target = bucket.grad_data,
+                                                    .offset = buckets_.first_owned(bucket)});
   }
 
   void start_param_sync(MegatronBucket& bucket) {
     build_.wait_stream(process_group_, current_stream);
     bucket.param_gather_handle = build_.communicate({"nccl:_all_gather_base", bucket.name}, process_group_,
-                                                    {.kind = Collective::all_gather, .communicator = bucket.groups.intra.communicator, .dtype = config_.parameters,
-                                                     .payload = bucket.elements, .target = bucket.param_data});
+                                                    {.kind = Collective::all_gather,
+                                                     .communicator = bucket.groups.intra.communicator,
+                                                     .dtype = config_.parameters,
+                                                     .payload = bucket.elements,
+                                                     .target = bucket.param_data});
     bucket.param_gather_dispatched = true;
   }
 
@@ -219,7 +243,8 @@ void check_megatron(const Job& job, Problems& problems) {
   if (job.training.offload.optimizer != OffloadTarget::none || job.training.offload.parameters != OffloadTarget::none)
     problems.add({}, "megatron: offload is not supported", {"use offload: none, or strategy zero2 or zero3"});
   if (bucket_end_multiple(c, c.shard) > std::numeric_limits<std::int32_t>::max())
-    problems.add({}, "megatron: buckets would be padded to multiples of " + std::to_string(bucket_end_multiple(c, c.shard)) + " elements", {"use a world size with more factors of 2"});
+    problems.add({}, "megatron: buckets would be padded to multiples of " + std::to_string(bucket_end_multiple(c, c.shard)) + " elements",
+                 {"use a world size with more factors of 2"});
 }
 
 std::string differs(const Job& job) {
@@ -239,34 +264,62 @@ std::vector<std::string> without_effect(const Job& job) {
   if (job.training.precision.reduce && *job.training.precision.reduce != c.gradients)
     warnings.push_back("megatron: the reduction's dtype has no effect: the gradient buffer is reduced as it is");
   warn_expert_parallel(job, warnings);
-  if (job.strategy.options.given("average_in_collective") && job.world_size == 1) warnings.push_back("megatron: average_in_collective has no effect on one rank");
+  if (job.strategy.options.given("average_in_collective") && job.world_size == 1)
+    warnings.push_back("megatron: average_in_collective has no effect on one rank");
   if (!job.training.optimizer.set_to_none) warnings.push_back("megatron: zero_grad has no effect: the gradient buffer is always filled with zeros");
   return warnings;
 }
 
 std::vector<OptionSpec> options() {
-  return {{.name = "use_distributed_optimizer", .kind = OptionKind::boolean, .fallback = "true", .help = "shard the optimizer; false: plain data parallelism over the buffer"},
+  return {{.name = "use_distributed_optimizer",
+           .kind = OptionKind::boolean,
+           .fallback = "true",
+           .help = "shard the optimizer; false: plain data parallelism over the buffer"},
           {.name = "overlap_grad_reduce", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce buckets while backward runs"},
-          {.name = "overlap_param_gather", .kind = OptionKind::boolean, .fallback = "false", .help = "gather parameters while the next forward runs; needs overlap_grad_reduce"},
-          {.name = "bucket_size", .kind = OptionKind::integer, .fallback = "max(40000000, 1000000 N)", .help = "elements after which a bucket closes, read under overlap_grad_reduce only; without it there is one bucket", .minimum = 1},
-          {.name = "grad_reduce_in_fp32", .kind = OptionKind::boolean, .fallback = "true", .help = "gradient buffer in fp32; false: in the parameters' dtype; a precision spelled out is taken at its word"},
-          {.name = "average_in_collective", .kind = OptionKind::boolean, .fallback = "false", .help = "the collective averages; no scaling before it"},
-          {.name = "pad_buckets_for_high_nccl_busbw", .kind = OptionKind::boolean, .fallback = "false", .help = "pad buckets to a multiple of 65536 elements too"},
-          {.name = "reduce_scatter_with_fp32_accumulation", .kind = OptionKind::boolean, .fallback = "false", .help = "16-bit gradients by all-to-all, summed in fp32 by each rank"},
-          {.name = "num_distributed_optimizer_instances", .kind = OptionKind::integer, .fallback = "1", .help = "shard over N / instances ranks and all-reduce shards across instances", .minimum = 1}};
+          {.name = "overlap_param_gather",
+           .kind = OptionKind::boolean,
+           .fallback = "false",
+           .help = "gather parameters while the next forward runs; needs overlap_grad_reduce"},
+          {.name = "bucket_size",
+           .kind = OptionKind::integer,
+           .fallback = "max(40000000, 1000000 N)",
+           .help = "elements after which a bucket closes, read under overlap_grad_reduce only; without it there is one bucket",
+           .minimum = 1},
+          {.name = "grad_reduce_in_fp32",
+           .kind = OptionKind::boolean,
+           .fallback = "true",
+           .help = "gradient buffer in fp32; false: in the parameters' dtype; a precision spelled out is taken at its word"},
+          {.name = "average_in_collective",
+           .kind = OptionKind::boolean,
+           .fallback = "false",
+           .help = "the collective averages; no scaling before it"},
+          {.name = "pad_buckets_for_high_nccl_busbw",
+           .kind = OptionKind::boolean,
+           .fallback = "false",
+           .help = "pad buckets to a multiple of 65536 elements too"},
+          {.name = "reduce_scatter_with_fp32_accumulation",
+           .kind = OptionKind::boolean,
+           .fallback = "false",
+           .help = "16-bit gradients by all-to-all, summed in fp32 by each rank"},
+          {.name = "num_distributed_optimizer_instances",
+           .kind = OptionKind::integer,
+           .fallback = "1",
+           .help = "shard over N / instances ranks and all-reduce shards across instances",
+           .minimum = 1}};
 }
 
 }  // namespace
 
 StrategyEntry megatron_strategy() {
-  return {.info = {.name = "megatron",
-                   .summary = "Optimizer states sharded over a contiguous buffer (Megatron-Core's distributed optimizer)",
-                   .library = "Megatron-Core, 2026-08 (core/distributed, core/optimizer/distrib_optimizer.py)",
-                   .options = with_expert_parallel_options(options())},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Megatron>(program)); },
-          .check = check_megatron,
-          .differs_because = differs,
-          .warnings = without_effect};
+  return {
+      .info = {.name = "megatron",
+               .summary = "Optimizer states sharded over a contiguous buffer (Megatron-Core's distributed optimizer)",
+               .library = "Megatron-Core, 2026-08 (core/distributed, core/optimizer/distrib_optimizer.py)",
+               .options = with_expert_parallel_options(options())},
+      .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Megatron>(program)); },
+      .check = check_megatron,
+      .differs_because = differs,
+      .warnings = without_effect};
 }
 
 }  // namespace shardsim

@@ -31,7 +31,8 @@ MegatronConfig megatron_config(const Job& job) {
   c.overlap_param_gather = options.boolean("overlap_param_gather", c.overlap_param_gather);
   c.average_in_collective = options.boolean("average_in_collective", c.average_in_collective);
   c.pad_buckets_for_high_nccl_busbw = options.boolean("pad_buckets_for_high_nccl_busbw", c.pad_buckets_for_high_nccl_busbw);
-  c.reduce_scatter_with_fp32_accumulation = options.boolean("reduce_scatter_with_fp32_accumulation", c.reduce_scatter_with_fp32_accumulation);
+  c.reduce_scatter_with_fp32_accumulation =
+      options.boolean("reduce_scatter_with_fp32_accumulation", c.reduce_scatter_with_fp32_accumulation);
   c.expert_parallel = options.integer("expert_parallel_size", 1);
   c.instances = options.integer("num_distributed_optimizer_instances", 1);
   c.shard = job.world_size / c.instances;
@@ -75,7 +76,9 @@ MegatronBuckets::MegatronBuckets(Program& program, const MegatronConfig& config)
   ScheduleBuilder& build = program_.build;
   const bool several = config_.instances > 1;
   const ExpertParallel experts(program_.job);
-  dense_.intra = {config_.shard, 1, several ? build.communicator("intra-instance", "intra-instance", config_.shard) : build.communicator("dp", "dp", program_.job.world_size)};
+  dense_.intra = {config_.shard, 1,
+                  several ? build.communicator("intra-instance", "intra-instance", config_.shard)
+                          : build.communicator("dp", "dp", program_.job.world_size)};
   if (several) dense_.inter = build.communicator("inter-instance", "inter-instance", config_.instances, config_.shard);
   ExpertParallel::Held held = experts.held(parameters_where(program_.model(), true));
   add_buffer(std::move(held.dense), dense_);
@@ -108,7 +111,8 @@ void MegatronBuckets::add_bucket(std::vector<ParameterId> parameters, const Mega
 /// The library's buckets are views of one buffer; here each has its own, of the same bytes, because padding stands between them.
 void MegatronBuckets::declare_buffers(MegatronBucket& bucket) {
   ScheduleBuilder& build = program_.build;
-  const std::int64_t align = config_.use_distributed_optimizer ? param_alignment : 1, multiple = bucket_end_multiple(config_, bucket.groups.intra.ranks);
+  const std::int64_t align = config_.use_distributed_optimizer ? param_alignment : 1,
+                     multiple = bucket_end_multiple(config_, bucket.groups.intra.ranks);
   const FlatLayout flat = flat_layout(program_.model(), bucket.parameters, align, multiple);
   bucket.elements = flat.elements;
   Layout whole{.parameters = build.parameters(bucket.parameters), .align = static_cast<std::int32_t>(align), .multiple = static_cast<std::int32_t>(multiple)};

@@ -56,10 +56,18 @@ std::vector<ParameterId> reverse_module_order(const Model& model, std::vector<Pa
 class OlmoDdp final : public Hooks {
  public:
   explicit OlmoDdp(Program& program)
-      : program_(program), build_(program.build), overlap_(program.options().boolean("overlap_grad_reduce", true)), no_sync_(program.options().boolean("no_sync", true)),
-        storage_dtype_(main_gradient_dtype(program.job)), communication_dtype_(program.training().precision.reduce.value_or(storage_dtype_)),
-        experts_(program.job), dp_{program.job.world_size, 1, build_.communicator("dp", "dp", program.job.world_size)},
-        process_group_(build_.stream("process group")), gradients_(program), optimizer_(program), bucket_of_(program.model().parameters->size(), -1) {
+      : program_(program),
+        build_(program.build),
+        overlap_(program.options().boolean("overlap_grad_reduce", true)),
+        no_sync_(program.options().boolean("no_sync", true)),
+        storage_dtype_(main_gradient_dtype(program.job)),
+        communication_dtype_(program.training().precision.reduce.value_or(storage_dtype_)),
+        experts_(program.job),
+        dp_{program.job.world_size, 1, build_.communicator("dp", "dp", program.job.world_size)},
+        process_group_(build_.stream("process group")),
+        gradients_(program),
+        optimizer_(program),
+        bucket_of_(program.model().parameters->size(), -1) {
     if (experts_.size() > 1) replicas_ = experts_.replicas(build_, program.job.world_size);
     optimizer_.step_in_chunks_of(foreach_chunk);
     declare_parameters();
@@ -142,9 +150,10 @@ class OlmoDdp final : public Hooks {
     for (ParameterId p : order) sizes.push_back(bytes(program_.model().at(p).elements, communication_dtype_).value());
     const auto cap = static_cast<std::int64_t>(program_.options().number("bucket_cap_mb", 250) * 1048576.0);
     for (const BucketRange& range : flush_before_exceeding(sizes, cap)) {
-      Bucket bucket{.name = build_.unit("bucket " + std::to_string(buckets_.size())),
-                    .experts = experts_.expert(order.front()),
-                    .parameters = {order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)}};
+      Bucket bucket{
+          .name = build_.unit("bucket " + std::to_string(buckets_.size())),
+          .experts = experts_.expert(order.front()),
+          .parameters = {order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)}};
       for (ParameterId p : bucket.parameters) bucket_of_[static_cast<std::size_t>(p.index)] = static_cast<std::int32_t>(buckets_.size());
       bucket.elements = total_elements(program_.model(), bucket.parameters);
       const LayoutId layout = build_.layout({.parameters = build_.parameters(bucket.parameters)});
@@ -169,7 +178,8 @@ class OlmoDdp final : public Hooks {
     const DType main_dtype = program_.training().precision.master.value_or(DType::fp32);  // the library always keeps its own
     for (const bool sharded : {true, false}) {
       UpdateSet set{.name = name, .sharded = sharded, .group = group};
-      std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(set.parameters), [&](ParameterId p) { return shards(p, group) == sharded; });
+      std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(set.parameters),
+                   [&](ParameterId p) { return shards(p, group) == sharded; });
       if (set.parameters.empty()) continue;
       set.elements = set.owned = total_elements(program_.model(), set.parameters);
       Layout layout{.parameters = build_.parameters(set.parameters)};
@@ -196,7 +206,11 @@ class OlmoDdp final : public Hooks {
                                                         .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     build_.wait_stream(process_group_, current_stream);
     bucket.work = build_.communicate({"nccl:all_reduce", bucket.name}, process_group_,
-                                     {.kind = Collective::all_reduce, .communicator = (bucket.experts ? replicas_ : dp_).communicator, .dtype = communication_dtype_, .payload = bucket.elements, .target = bucket.communication});
+                                     {.kind = Collective::all_reduce,
+                                      .communicator = (bucket.experts ? replicas_ : dp_).communicator,
+                                      .dtype = communication_dtype_,
+                                      .payload = bucket.elements,
+                                      .target = bucket.communication});
   }
 
   /// The buckets that hold gradients of a set, and how many elements of each this rank uses: after the all-reduce a slice is a view.
@@ -220,15 +234,22 @@ class OlmoDdp final : public Hooks {
         const Parameter& parameter = program_.model().at(p);
         if (!set.sharded || !parameter.matrix()) continue;
         const UnitId name = build_.unit(parameter.name);
-        const Layout layout{.parameters = build_.parameters(std::span(&p, 1)), .partition = Layout::Partition::each,
-                            .n = static_cast<std::int32_t>(set.group.ranks), .stride = static_cast<std::int32_t>(set.group.stride)};
+        const Layout layout{.parameters = build_.parameters(std::span(&p, 1)),
+                            .partition = Layout::Partition::each,
+                            .n = static_cast<std::int32_t>(set.group.ranks),
+                            .stride = static_cast<std::int32_t>(set.group.stride)};
         const BufferId matrix = build_.allocate({.label = {"gathered momentum", name}, .category = Category::communication_buffers, .dtype = DType::fp32,
                                                  .pool = current_stream, .layout = build_.layout(layout), .elements = parameter.elements});
         build_.copy({"pack momentum", name}, current_stream,
-                    {.source = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])].storage, .target = matrix,
+                    {.source = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])].storage,
+                     .target = matrix,
                      .count = parameter.elements / set.group.ranks});
         build_.communicate({"nccl:_all_gather_base", name}, current_stream,
-                           {.kind = Collective::all_gather, .communicator = set.group.communicator, .dtype = DType::fp32, .payload = parameter.elements, .target = matrix});
+                           {.kind = Collective::all_gather,
+                            .communicator = set.group.communicator,
+                            .dtype = DType::fp32,
+                            .payload = parameter.elements,
+                            .target = matrix});
         build_.free(matrix);
       }
   }
@@ -247,8 +268,12 @@ class OlmoDdp final : public Hooks {
     build_.copy({"pack own shards", set.name}, current_stream, {.source = set.main, .target = packed, .count = set.owned});
     const BufferId gathered = make("gather buffer", set.whole, set.elements);
     build_.communicate({"nccl:_all_gather_base", set.name}, current_stream,
-                       {.kind = Collective::all_gather, .communicator = set.group.communicator, .dtype = program_.training().precision.parameters, .payload = set.elements,
-                        .source = packed, .target = gathered});
+                       {.kind = Collective::all_gather,
+                        .communicator = set.group.communicator,
+                        .dtype = program_.training().precision.parameters,
+                        .payload = set.elements,
+                        .source = packed,
+                        .target = gathered});
     build_.copy({"copy main to model parameters", set.name}, current_stream,
                 {.source = gathered, .target = parameters_, .count = set.elements, .kernels = static_cast<std::int32_t>(set.parameters.size())});
     build_.free(packed);
@@ -260,7 +285,7 @@ class OlmoDdp final : public Hooks {
   bool overlap_, no_sync_;
   DType storage_dtype_, communication_dtype_;
   ExpertParallel experts_;
-  RankGroup dp_, replicas_;               // replicas: ranks that hold the same experts
+  RankGroup dp_, replicas_;  // replicas: ranks that hold the same experts
   StreamId process_group_;
   MainGradients gradients_;
   OptimizerStep optimizer_;               // target i: sets_[i]
@@ -294,17 +319,31 @@ std::vector<std::string> without_effect(const Job& job) {
 }  // namespace
 
 StrategyEntry olmo_ddp_strategy() {
-  return {.info = {.name = "olmo_ddp",
-                   .summary = "Gradients all-reduced in fp32, optimizer states sharded tensor by tensor (OLMo-core's DDP)",
-                   .library = "OLMo-core, branch olmo-ddp, 2026-06 (distributed.py, moe_optimizer.py)",
-                   .options = with_expert_parallel_options({{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "250", .help = "MiB in the communication dtype that a bucket may not exceed", .minimum = 1e-6},
-                               {.name = "overlap_grad_reduce", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce buckets while backward runs"},
-                               {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"},
-                               {.name = "reduce_scatter_grads", .kind = OptionKind::boolean, .fallback = "false", .help = "only without the bucketed DDP"}})},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<OlmoDdp>(program)); },
-          .check = check_olmo_ddp,
-          .differs_because = [](const Job&) -> std::string { return "OLMo-core all-reduces the gradients, in fp32 by default, where the paper reduce-scatters"; },
-          .warnings = without_effect};
+  return {
+      .info = {.name = "olmo_ddp",
+               .summary = "Gradients all-reduced in fp32, optimizer states sharded tensor by tensor (OLMo-core's DDP)",
+               .library = "OLMo-core, branch olmo-ddp, 2026-06 (distributed.py, moe_optimizer.py)",
+               .options = with_expert_parallel_options(
+                   {{.name = "bucket_cap_mb",
+                     .kind = OptionKind::number,
+                     .fallback = "250",
+                     .help = "MiB in the communication dtype that a bucket may not exceed",
+                     .minimum = 1e-6},
+                    {.name = "overlap_grad_reduce",
+                     .kind = OptionKind::boolean,
+                     .fallback = "true",
+                     .help = "reduce buckets while backward runs"},
+                    {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"},
+                    {.name = "reduce_scatter_grads",
+                     .kind = OptionKind::boolean,
+                     .fallback = "false",
+                     .help = "only without the bucketed DDP"}})},
+      .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<OlmoDdp>(program)); },
+      .check = check_olmo_ddp,
+      .differs_because = [](const Job&) -> std::string {
+        return "OLMo-core all-reduces the gradients, in fp32 by default, where the paper reduce-scatters";
+      },
+      .warnings = without_effect};
 }
 
 }  // namespace shardsim

@@ -114,7 +114,8 @@ Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) 
   const bool adaptive = kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lion;
   switch (program_.training().optimizer.implementation) {
     case Implementation::fused: return {};
-    case Implementation::foreach: return !adaptive ? Elements{} : chunk_ > Elements{} ? std::min(sum, chunk_) : sum;
+    case Implementation::foreach:
+      return !adaptive ? Elements{} : chunk_ > Elements{} ? std::min(sum, chunk_) : sum;
     case Implementation::for_loop: return adaptive ? 2 * largest : largest;
   }
   return {};
@@ -185,10 +186,18 @@ void OptimizerStep::unscale(const std::vector<Gradients>& gradients, Communicato
   work.kernels = std::max(1, static_cast<std::int32_t>(tensors / 30));
   OpId flag = build.compute({"GradScaler.unscale_", {}}, build.work(work), Pass::backward, {});
   if (communicator.valid() && build.schedule().group_of(communicator).size > 1) {
-    const BufferId found = build.allocate({.label = {"found_inf", {}}, .category = Category::temporaries, .dtype = DType::fp32,
-                                           .pool = ScheduleBuilder::compute_stream(), .elements = Elements{1}});
+    const BufferId found = build.allocate({.label = {"found_inf", {}},
+                                           .category = Category::temporaries,
+                                           .dtype = DType::fp32,
+                                           .pool = ScheduleBuilder::compute_stream(),
+                                           .elements = Elements{1}});
     flag = build.communicate({"found_inf", {}}, ScheduleBuilder::compute_stream(),
-                             {.kind = Collective::all_reduce, .communicator = communicator, .dtype = DType::fp32, .control = true, .payload = Elements{1}, .target = found});
+                             {.kind = Collective::all_reduce,
+                              .communicator = communicator,
+                              .dtype = DType::fp32,
+                              .control = true,
+                              .payload = Elements{1},
+                              .target = found});
     build.free(found);
   }
   build.host_wait({"found_inf.item", {}}, flag);

@@ -16,8 +16,14 @@ constexpr std::int64_t quantization_group = 8000;
 }  // namespace
 
 ParameterCoordinator::ParameterCoordinator(Program& program, const Zero3Config& config, const std::vector<Submodule>& submodules)
-    : program_(program), build_(program.build), config_(config), submodules_(submodules), allgather_(build_.stream("allgather")),
-      process_group_(build_.stream("process group")), groups_(program, config_.shard, config_.replicas > 1), states_(program.model().parameters->size()) {
+    : program_(program),
+      build_(program.build),
+      config_(config),
+      submodules_(submodules),
+      allgather_(build_.stream("allgather")),
+      process_group_(build_.stream("process group")),
+      groups_(program, config_.shard, config_.replicas > 1),
+      states_(program.model().parameters->size()) {
   if (config_.hpz > 1) hpz_group_ = {config_.hpz, 1, build_.communicator("hpz", "hpz", config_.hpz)};
   if (config_.hierarchical_gather) {
     const std::int64_t local = config_.gpus_per_node, nodes = config_.shard / local;
@@ -28,11 +34,16 @@ ParameterCoordinator::ParameterCoordinator(Program& program, const Zero3Config& 
 }
 
 LayoutId ParameterCoordinator::each(const std::vector<ParameterId>& parameters, const RankGroup& ranks, bool shard) {
-  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(ranks.ranks),
+  return build_.layout({.parameters = build_.parameters(parameters),
+                        .partition = Layout::Partition::each,
+                        .shard = shard,
+                        .n = static_cast<std::int32_t>(ranks.ranks),
                         .stride = static_cast<std::int32_t>(ranks.stride)});
 }
 
-Elements ParameterCoordinator::partition(ParameterId p) const { return each_padded(program_.model().at(p), groups_.of(p).ranks) / groups_.of(p).ranks; }
+Elements ParameterCoordinator::partition(ParameterId p) const {
+  return each_padded(program_.model().at(p), groups_.of(p).ranks) / groups_.of(p).ranks;
+}
 
 /// ds_tensor, the 16-bit partition of each parameter; small parameters stay gathered (ds_persist).
 void ParameterCoordinator::declare_parameters() {
@@ -41,13 +52,24 @@ void ParameterCoordinator::declare_parameters() {
     const RankGroup& ranks = groups_.of(p);
     const UnitId name = build_.unit(program_.model().at(p).name);
     state.persistent = numel(p) <= config_.persistence_threshold;
-    state.shard = build_.buffer({.label = {"ds_tensor", name}, .category = Category::parameters, .persistent = true,
-                                 .host = program_.training().offload.parameters != OffloadTarget::none, .dtype = config_.parameters,
-                                 .pool = default_stream, .layout = each({p}, ranks, true), .elements = partition(p)});
+    state.shard = build_.buffer({.label = {"ds_tensor", name},
+                                 .category = Category::parameters,
+                                 .persistent = true,
+                                 .host = program_.training().offload.parameters != OffloadTarget::none,
+                                 .dtype = config_.parameters,
+                                 .pool = default_stream,
+                                 .layout = each({p}, ranks, true),
+                                 .elements = partition(p)});
     if (!state.persistent || !program_.training().warm) continue;
     state.status = Status::available;
-    state.full = build_.buffer({.label = {"persistent parameter", name}, .category = Category::unsharded_parameters, .role = Role::parameter, .persistent = true,
-                                .dtype = config_.parameters, .pool = allgather_, .layout = each({p}, ranks, false), .elements = each_padded(program_.model().at(p), ranks.ranks)});
+    state.full = build_.buffer({.label = {"persistent parameter", name},
+                                .category = Category::unsharded_parameters,
+                                .role = Role::parameter,
+                                .persistent = true,
+                                .dtype = config_.parameters,
+                                .pool = allgather_,
+                                .layout = each({p}, ranks, false),
+                                .elements = each_padded(program_.model().at(p), ranks.ranks)});
   }
 }
 
@@ -105,8 +127,12 @@ void ParameterCoordinator::all_gather_in_group(const std::vector<ParameterId>& p
     gather.source = own(parameters.front());
     gather.target = at(parameters.front()).full;
   } else {
-    handle.flat = build_.allocate({.label = {"all-gather flat tensor", name}, .category = Category::communication_buffers, .dtype = config_.parameters, .pool = allgather_,
-                                   .layout = each(parameters, ranks, false), .elements = payload});
+    handle.flat = build_.allocate({.label = {"all-gather flat tensor", name},
+                                   .category = Category::communication_buffers,
+                                   .dtype = config_.parameters,
+                                   .pool = allgather_,
+                                   .layout = each(parameters, ranks, false),
+                                   .elements = payload});
     std::int32_t kernels = 1;  // one torch.cat
     for (ParameterId p : parameters)
       build_.copy({"cat partitions", name}, allgather_,
@@ -128,14 +154,21 @@ void ParameterCoordinator::all_gather_in_group(const std::vector<ParameterId>& p
   handles_.push_back(std::move(handle));
 }
 
-/// _hierarchical_all_gather_params: first among the ranks of the same place in their nodes, synchronously on the current stream; what came is
-/// cloned and spread to where the gather inside the node expects it.
+/// _hierarchical_all_gather_params: first among the ranks of the same place in their nodes, synchronously on the current stream; what came
+/// is cloned and spread to where the gather inside the node expects it.
 void ParameterCoordinator::gather_between_nodes(Elements payload, UnitId name) {
   const Elements part = payload / intra_node_.ranks;
-  const BufferId clone = build_.allocate({.label = {"inter-node output", name}, .category = Category::communication_buffers, .dtype = config_.parameters, .pool = allgather_,
+  const BufferId clone = build_.allocate({.label = {"inter-node output", name},
+                                          .category = Category::communication_buffers,
+                                          .dtype = config_.parameters,
+                                          .pool = allgather_,
                                           .elements = part});
   build_.communicate({"MiCS::all_gather between nodes", name}, allgather_,
-                     {.kind = Collective::all_gather, .communicator = inter_node_.communicator, .dtype = config_.parameters, .payload = part, .target = clone});
+                     {.kind = Collective::all_gather,
+                      .communicator = inter_node_.communicator,
+                      .dtype = config_.parameters,
+                      .payload = part,
+                      .target = clone});
   build_.copy({"param_chunk.copy_", name}, allgather_, {.source = clone, .target = clone, .count = part});
   build_.free(clone);
 }
@@ -143,9 +176,15 @@ void ParameterCoordinator::gather_between_nodes(Elements payload, UnitId name) {
 /// A small parameter that is gathered while its release rules apply (not while the trace is recorded) stays from then on.
 BufferId ParameterCoordinator::allocate_full(ParameterId p, const RankGroup& ranks) {
   const bool stays = at(p).persistent && complete_;
-  const BufferId full = build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", build_.unit(program_.model().at(p).name)},
-                                       .category = Category::unsharded_parameters, .role = Role::parameter, .persistent = stays, .dtype = config_.parameters,
-                                       .pool = allgather_, .layout = each({p}, ranks, false), .elements = each_padded(program_.model().at(p), ranks.ranks)});
+  const BufferId full =
+      build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", build_.unit(program_.model().at(p).name)},
+                     .category = Category::unsharded_parameters,
+                     .role = Role::parameter,
+                     .persistent = stays,
+                     .dtype = config_.parameters,
+                     .pool = allgather_,
+                     .layout = each({p}, ranks, false),
+                     .elements = each_padded(program_.model().at(p), ranks.ranks)});
   build_.allocate(full);
   return full;
 }
@@ -229,8 +268,12 @@ void ParameterCoordinator::make_secondary(ParameterId p) {
   if (config_.hpz <= 1 || at(p).secondary.valid()) return;
   const UnitId name = build_.unit(program_.model().at(p).name);
   const Elements count = each_padded(program_.model().at(p), config_.hpz) / config_.hpz;
-  at(p).secondary = build_.allocate({.label = {"secondary partition", name}, .category = Category::parameters, .dtype = config_.parameters, .pool = default_stream,
-                                     .layout = each({p}, hpz_group_, true), .elements = count});
+  at(p).secondary = build_.allocate({.label = {"secondary partition", name},
+                                     .category = Category::parameters,
+                                     .dtype = config_.parameters,
+                                     .pool = default_stream,
+                                     .layout = each({p}, hpz_group_, true),
+                                     .elements = count});
   build_.host_wait({"DeepSpeed::secondary partition", name},
                    build_.copy({"secondary partition", name}, default_stream, {.source = at(p).full, .target = at(p).secondary, .count = count}));
 }
@@ -257,8 +300,12 @@ void ParameterCoordinator::gather_persistent() {
     }
     build_.wait_stream(process_group_, default_stream);
     build_.communicate({"DeepSpeed::all_gather persistent", name}, process_group_,
-                       {.kind = Collective::all_gather, .communicator = ranks.communicator, .dtype = config_.parameters,
-                        .payload = each_padded(program_.model().at(p), ranks.ranks), .source = state.shard, .target = state.full});
+                       {.kind = Collective::all_gather,
+                        .communicator = ranks.communicator,
+                        .dtype = config_.parameters,
+                        .payload = each_padded(program_.model().at(p), ranks.ranks),
+                        .source = state.shard,
+                        .target = state.full});
     any = true;
   }
   if (any) build_.synchronize({"DeepSpeed::persistent parameters", {}});

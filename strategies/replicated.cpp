@@ -9,15 +9,20 @@
 namespace shardsim {
 
 Replicated::Replicated(Program& program, LocalUpdate local)
-    : program_(program), local_(std::move(local)), trainable_(ExpertParallel(program.job).local(parameters_where(program.model(), true))), updated_(program.model().parameters->size()),
-      gradients_(program.model().parameters->size()), optimizer_(program) {
+    : program_(program),
+      local_(std::move(local)),
+      trainable_(ExpertParallel(program.job).local(parameters_where(program.model(), true))),
+      updated_(program.model().parameters->size()),
+      gradients_(program.model().parameters->size()),
+      optimizer_(program) {
   const Precision& precision = program.training().precision;
   if (!local_.synchronize && !overlapped()) local_ = {.storage = trainable_, .updated = trainable_};
   for (ParameterId p : local_.updated) updated_[static_cast<std::size_t>(p.index)] = true;
   const std::vector<ParameterId> frozen = ExpertParallel(program.job).local(parameters_where(program.model(), false));
   parameters_ = declare("parameters", Category::parameters, Role::parameter, precision.parameters, local_.storage);
   if (!frozen.empty()) frozen_ = declare("frozen parameters", Category::parameters, Role::parameter, precision.parameters, frozen);
-  if (precision.master && !overlapped()) master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
+  if (precision.master && !overlapped())
+    master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
 }
 
 BufferId Replicated::declare(const char* verb, Category category, Role role, DType dtype, const std::vector<ParameterId>& ids) {

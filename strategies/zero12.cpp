@@ -29,11 +29,19 @@ std::vector<ParameterId> reduction_order(const Job& job, const Zero12Config& con
 class DeepSpeedZeroOptimizer final : public Hooks {
  public:
   DeepSpeedZeroOptimizer(Program& program, const Zero12Config& config)
-      : program_(program), build_(program.build), config_(config),
+      : program_(program),
+        build_(program.build),
+        config_(config),
         groups_(program, {.model = config.model, .master = config.master, .round_robin = config.round_robin_gradients}),
-        order_(reduction_order(program.job, config_, groups_)), owned_(owned_in_order()), buckets_(program, config_, order_),
-        reducer_(program, config_, groups_), offloaded_(program, config_, groups_, owned_), step_(program, config_, groups_),
-        gradients_(program.model().parameters->size()), grad_accum_(gradients_.size()), sums_(gradients_.size()) {
+        order_(reduction_order(program.job, config_, groups_)),
+        owned_(owned_in_order()),
+        buckets_(program, config_, order_),
+        reducer_(program, config_, groups_),
+        offloaded_(program, config_, groups_, owned_),
+        step_(program, config_, groups_),
+        gradients_(program.model().parameters->size()),
+        grad_accum_(gradients_.size()),
+        sums_(gradients_.size()) {
     owned_elements_ = total_elements(program.model(), owned_);
     owned_layout_ = build_.layout({.parameters = build_.parameters(owned_)});
   }

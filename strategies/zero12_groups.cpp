@@ -36,7 +36,9 @@ std::vector<std::vector<ParameterId>> optimizer_param_groups(const Model& model,
 }
 
 FlatGroups::FlatGroups(Program& program, const FlatGroupsConfig& config)
-    : program_(program), config_(config), dp_{program.job.world_size, 1, program.build.communicator("dp", "dp", program.job.world_size)},
+    : program_(program),
+      config_(config),
+      dp_{program.job.world_size, 1, program.build.communicator("dp", "dp", program.job.world_size)},
       place_(program.model().parameters->size()) {
   ScheduleBuilder& build = program_.build;
   const ExpertParallel experts(program_.job);
@@ -61,7 +63,9 @@ void FlatGroups::add_expert_groups(const ExpertParallel& experts, const std::vec
     std::vector<std::int64_t> sizes;
     for (ParameterId p : parameters) sizes.push_back(program_.model().at(p).elements.value());
     for (const BucketRange& range : flush_before_exceeding(sizes, max_expert_group))
-      add_group({parameters.begin() + static_cast<std::ptrdiff_t>(range.begin), parameters.begin() + static_cast<std::ptrdiff_t>(range.end)}, same, true);
+      add_group(
+          {parameters.begin() + static_cast<std::ptrdiff_t>(range.begin), parameters.begin() + static_cast<std::ptrdiff_t>(range.end)},
+          same, true);
   }
 }
 
@@ -87,7 +91,10 @@ void FlatGroups::add_group(std::vector<ParameterId> parameters, const RankGroup&
 void FlatGroups::declare_buffers(FlatGroup& group) {
   ScheduleBuilder& build = program_.build;
   const auto n = static_cast<std::int32_t>(group.ranks.ranks);
-  const Layout whole{.parameters = group.span, .partition = Layout::Partition::flat, .n = n, .stride = static_cast<std::int32_t>(group.ranks.stride),
+  const Layout whole{.parameters = group.span,
+                     .partition = Layout::Partition::flat,
+                     .n = n,
+                     .stride = static_cast<std::int32_t>(group.ranks.stride),
                      .multiple = static_cast<std::int32_t>(alignment_factor) * n};
   Layout part = whole;
   part.shard = true;
@@ -147,7 +154,10 @@ void FlatGroups::all_gather() {
   for (const FlatGroup& group : groups_) {
     if (group.ranks.ranks == 1) continue;
     program_.build.communicate({"nccl:_all_gather_base", group.name}, ScheduleBuilder::compute_stream(),
-                               {.kind = Collective::all_gather, .communicator = group.ranks.communicator, .dtype = config_.model, .payload = group.flat,
+                               {.kind = Collective::all_gather,
+                                .communicator = group.ranks.communicator,
+                                .dtype = config_.model,
+                                .payload = group.flat,
                                 .target = group.bit16});
   }
 }

@@ -48,27 +48,61 @@ bool all_reduces(const Zero12Config& config) {
 
 std::vector<OptionSpec> zero12_options(int stage) {
   const std::vector<std::string> dtypes{"fp32", "bf16", "fp16"};
-  return with_expert_parallel_options({{.name = "reduce_bucket_size", .kind = OptionKind::integer, .fallback = "500000000", .help = "elements reduced at once", .minimum = 1},
-          {.name = "allgather_bucket_size", .kind = OptionKind::integer, .fallback = "500000000", .help = "not read where torch has all_gather_into_tensor", .minimum = 1},
-          {.name = "overlap_comm", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce from backward hooks, on a stream of its own"},
-          {.name = "contiguous_gradients", .kind = OptionKind::boolean, .fallback = "true", .help = "copy gradients into one bucket buffer as they come"},
-          {.name = "reduce_scatter", .kind = OptionKind::boolean, .fallback = "true", .help = "average slices for their owners; false: one plain all-reduce a bucket"},
-          {.name = "use_multi_rank_bucket_allreduce", .kind = OptionKind::boolean, .fallback = "true", .help = "all owners' slices in one all-reduce; false: one reduce an owner"},
-          {.name = "round_robin_gradients", .kind = OptionKind::boolean, .fallback = "false", .help = "consecutive gradients go to different owners"},
-          {.name = "allgather_partitions", .kind = OptionKind::boolean, .fallback = "true", .help = "not read"},
-          {.name = "grad_accum_dtype", .kind = OptionKind::word, .help = stage == 1 ? "fp32 with bf16 parameters: BF16_Optimizer" : "not read at stage 2", .words = dtypes},
-          {.name = "communication_data_type", .kind = OptionKind::word, .help = "on the wire of reductions; default: the model's", .words = dtypes},
-          {.name = "check_grad_overflow", .kind = OptionKind::boolean, .fallback = "true", .help = "bf16: look for inf and nan, all-reduce the flag (0.19.6 and later)"}});
+  return with_expert_parallel_options(
+      {{.name = "reduce_bucket_size",
+        .kind = OptionKind::integer,
+        .fallback = "500000000",
+        .help = "elements reduced at once",
+        .minimum = 1},
+       {.name = "allgather_bucket_size",
+        .kind = OptionKind::integer,
+        .fallback = "500000000",
+        .help = "not read where torch has all_gather_into_tensor",
+        .minimum = 1},
+       {.name = "overlap_comm",
+        .kind = OptionKind::boolean,
+        .fallback = "false",
+        .help = "reduce from backward hooks, on a stream of its own"},
+       {.name = "contiguous_gradients",
+        .kind = OptionKind::boolean,
+        .fallback = "true",
+        .help = "copy gradients into one bucket buffer as they come"},
+       {.name = "reduce_scatter",
+        .kind = OptionKind::boolean,
+        .fallback = "true",
+        .help = "average slices for their owners; false: one plain all-reduce a bucket"},
+       {.name = "use_multi_rank_bucket_allreduce",
+        .kind = OptionKind::boolean,
+        .fallback = "true",
+        .help = "all owners' slices in one all-reduce; false: one reduce an owner"},
+       {.name = "round_robin_gradients",
+        .kind = OptionKind::boolean,
+        .fallback = "false",
+        .help = "consecutive gradients go to different owners"},
+       {.name = "allgather_partitions", .kind = OptionKind::boolean, .fallback = "true", .help = "not read"},
+       {.name = "grad_accum_dtype",
+        .kind = OptionKind::word,
+        .help = stage == 1 ? "fp32 with bf16 parameters: BF16_Optimizer" : "not read at stage 2",
+        .words = dtypes},
+       {.name = "communication_data_type",
+        .kind = OptionKind::word,
+        .help = "on the wire of reductions; default: the model's",
+        .words = dtypes},
+       {.name = "check_grad_overflow",
+        .kind = OptionKind::boolean,
+        .fallback = "true",
+        .help = "bf16: look for inf and nan, all-reduce the flag (0.19.6 and later)"}});
 }
 
-/// _configure_moe_settings. At stage 1 DeepSpeed only warns that contiguous_gradients: false is untested; there it would reduce experts over all
-/// ranks.
+/// _configure_moe_settings. At stage 1 DeepSpeed only warns that contiguous_gradients: false is untested; there it would reduce experts
+/// over all ranks.
 static void check_experts(const Job& job, int stage, Problems& problems) {
   const Options& options = job.strategy.options;
   check_expert_parallel(job, job.world_size, problems);
   if (options.integer("expert_parallel_size", 1) == 1 || uses_bf16_optimizer(zero12_config(job, stage))) return;
   for (const char* option : {"contiguous_gradients", "reduce_scatter"})
-    if (!options.boolean(option, true)) problems.add(options.where(option), name_of_strategy(stage) + ": " + option + " must be true for experts that are split over ranks");
+    if (!options.boolean(option, true))
+      problems.add(options.where(option), name_of_strategy(stage) + ": " + option + " must be true for experts that are split over ranks");
 }
 
 void check_zero12(const Job& job, int stage, Problems& problems) {

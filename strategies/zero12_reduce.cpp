@@ -73,15 +73,18 @@ void GradientReducer::allreduce_and_scatter(BufferId tensor, const IpgBucket& bu
   for (const Run& run : runs) {
     const auto same = [&](const std::vector<Run>& list) { return list.front().ranks->communicator == run.ranks->communicator; };
     const auto found = std::find_if(by_group.begin(), by_group.end(), same);
-    if (found == by_group.end()) by_group.push_back({run});
-    else found->push_back(run);
+    if (found == by_group.end())
+      by_group.push_back({run});
+    else
+      found->push_back(run);
   }
   const std::int64_t limit = config_.reduce_bucket_size.value() + 1;
   for (const std::vector<Run>& list : by_group) {
     std::vector<std::int64_t> sizes;
     for (const Run& run : list) sizes.push_back(run.length);
     for (const BucketRange& range : close_when_full(sizes, std::span(&limit, 1)))
-      allreduce_bucket(tensor, message_of(bucket, std::span(list).subspan(range.begin, range.end - range.begin)), std::nullopt, bucket.name);
+      allreduce_bucket(tensor, message_of(bucket, std::span(list).subspan(range.begin, range.end - range.begin)), std::nullopt,
+                       bucket.name);
   }
 }
 
@@ -100,7 +103,8 @@ GradientReducer::Message GradientReducer::message_of(const IpgBucket& bucket, st
       ++message.own_pieces;
     }
     message.elements += Elements{end - first};
-    message.stretches.push_back({build_.layout({.parameters = bucket.span, .first = first, .length = end - first}), Elements{end - first}, Elements{owned}});
+    message.stretches.push_back(
+        {build_.layout({.parameters = bucket.span, .first = first, .length = end - first}), Elements{end - first}, Elements{owned}});
   }
   return message;
 }
@@ -230,10 +234,16 @@ void GradientReducer::buffered_reduce_fallback(const std::vector<BufferId>& grad
   build_.free(flat);
 }
 
-OpId GradientReducer::collective(CommunicatorId communicator, BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root, UnitId name) {
+OpId GradientReducer::collective(CommunicatorId communicator, BufferId buffer, Elements offset, Elements payload,
+                                 std::optional<std::int64_t> root, UnitId name) {
   return build_.communicate({root ? "nccl:reduce" : "nccl:all_reduce", name}, stream_,
-                            {.kind = root ? Collective::reduce : Collective::all_reduce, .communicator = communicator, .dtype = config_.communication,
-                             .root = static_cast<std::int32_t>(root.value_or(0)), .payload = payload, .target = buffer, .offset = offset});
+                            {.kind = root ? Collective::reduce : Collective::all_reduce,
+                             .communicator = communicator,
+                             .dtype = config_.communication,
+                             .root = static_cast<std::int32_t>(root.value_or(0)),
+                             .payload = payload,
+                             .target = buffer,
+                             .offset = offset});
 }
 
 /// tensor.div_(dp_world_size)

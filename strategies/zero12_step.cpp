@@ -63,14 +63,21 @@ void ZeroStep::scaled_global_norm() {
 }
 
 /// _average_expert_grad_norms: once more over the ranks that hold the same experts.
-OpId ZeroStep::average_expert_norm(const FlatGroup& group) { return all_reduce_scalar("average_expert_grad_norms", &group, DType::fp32, Reduction::sum); }
+OpId ZeroStep::average_expert_norm(const FlatGroup& group) {
+  return all_reduce_scalar("average_expert_grad_norms", &group, DType::fp32, Reduction::sum);
+}
 
 OpId ZeroStep::all_reduce_scalar(const char* verb, const FlatGroup* group, DType dtype, Reduction reduction) {
   const UnitId name = group ? group->name : UnitId{};
   const BufferId scalar = build_.allocate({.label = {verb, name}, .category = Category::temporaries, .dtype = dtype, .pool = current_stream, .elements = Elements{1}});
   const OpId op = build_.communicate({"nccl:all_reduce", build_.unit(verb)}, current_stream,
-                                     {.kind = Collective::all_reduce, .communicator = group ? group->ranks.communicator : groups_.communicator(), .dtype = dtype, .reduction = reduction,
-                                      .control = true, .payload = Elements{1}, .target = scalar});
+                                     {.kind = Collective::all_reduce,
+                                      .communicator = group ? group->ranks.communicator : groups_.communicator(),
+                                      .dtype = dtype,
+                                      .reduction = reduction,
+                                      .control = true,
+                                      .payload = Elements{1},
+                                      .target = scalar});
   build_.free(scalar);
   return op;
 }

@@ -162,7 +162,10 @@ Zero3Config zero3_config(const Job& job) {
 /// What the hooks act on; the tree must stand before the hooks' base class does.
 struct Zero3State {
   explicit Zero3State(Program& program)
-      : config(zero3_config(program.job)), tree(program.build, program.job), coordinator(program, config, tree.submodules()), gradients(program, config) {
+      : config(zero3_config(program.job)),
+        tree(program.build, program.job),
+        coordinator(program, config, tree.submodules()),
+        gradients(program, config) {
     coordinator.set_trace(record_trace(program.job, tree));
   }
   Zero3Config config;
@@ -203,14 +206,17 @@ void check_experts(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
   check_expert_parallel(job, job.world_size, problems);
   if (options.integer("expert_parallel_size", 1) == 1) return;
-  if (options.integer("zero_hpz_partition_size", 1) > 1) problems.add(options.where("zero_hpz_partition_size"), "zero3: experts split over ranks exclude zero_hpz_partition_size");
-  if (options.boolean("zero_quantized_gradients", false)) problems.add(options.where("zero_quantized_gradients"), "zero3: experts split over ranks exclude zero_quantized_gradients");
+  if (options.integer("zero_hpz_partition_size", 1) > 1)
+    problems.add(options.where("zero_hpz_partition_size"), "zero3: experts split over ranks exclude zero_hpz_partition_size");
+  if (options.boolean("zero_quantized_gradients", false))
+    problems.add(options.where("zero_quantized_gradients"), "zero3: experts split over ranks exclude zero_quantized_gradients");
 }
 
 void divides_nodes(const Job& job, Problems& problems) {
   if (zero3_config(job).shard % job.gpus_per_node != 0)
-    problems.add(job.strategy.options.where("mics_hierarchical_params_gather"), "mics_hierarchical_params_gather: a shard group must be a whole number of nodes of " +
-                                                                                     std::to_string(job.gpus_per_node) + " GPUs");
+    problems.add(
+        job.strategy.options.where("mics_hierarchical_params_gather"),
+        "mics_hierarchical_params_gather: a shard group must be a whole number of nodes of " + std::to_string(job.gpus_per_node) + " GPUs");
 }
 
 void check_zero3(const Job& job, Problems& problems) {
@@ -224,8 +230,10 @@ void check_zero3(const Job& job, Problems& problems) {
   check_experts(job, problems);
   if (options.boolean("mics_hierarchical_params_gather", false) && zero3_config(job).shard > job.gpus_per_node)
     divides_nodes(job, problems);
-  if (is_mics(job) && options.integer("mics_shard_size", job.world_size) < job.world_size && job.training.offload.optimizer != OffloadTarget::none)
-    problems.add({}, "mics: local sharding has no support for CPU offloading", {"use offload: none, or mics_shard_size of the whole world"});
+  if (is_mics(job) && options.integer("mics_shard_size", job.world_size) < job.world_size &&
+      job.training.offload.optimizer != OffloadTarget::none)
+    problems.add({}, "mics: local sharding has no support for CPU offloading",
+                 {"use offload: none, or mics_shard_size of the whole world"});
 }
 
 std::string differs(const Job& job) {
@@ -252,7 +260,8 @@ std::vector<std::string> without_effect(const Job& job) {
   if (options.boolean("zero_quantized_gradients", false) && job.world_size <= job.gpus_per_node)
     warnings.push_back(job.strategy.name + ": zero_quantized_gradients has no effect on one node");
   warn_expert_parallel(job, warnings);
-  if (!job.training.optimizer.set_to_none) warnings.push_back(job.strategy.name + ": zero_grad has no effect: DeepSpeed sets gradients to none");
+  if (!job.training.optimizer.set_to_none)
+    warnings.push_back(job.strategy.name + ": zero_grad has no effect: DeepSpeed sets gradients to none");
   return warnings;
 }
 
@@ -282,9 +291,13 @@ std::vector<OptionSpec> zero3_options() {
 }  // namespace
 
 StrategyEntry zero3_strategy() {
-  return {.info = {.name = "zero3", .summary = "Parameters, gradients and states partitioned parameter by parameter (DeepSpeed stage 3)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)", .options = with_expert_parallel_options(zero3_options())},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Zero3Hooks>(program)); },
+  return {.info = {.name = "zero3",
+                   .summary = "Parameters, gradients and states partitioned parameter by parameter (DeepSpeed stage 3)",
+                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)",
+                   .options = with_expert_parallel_options(zero3_options())},
+          .make = [](Program& program) -> std::unique_ptr<Hooks> {
+            return with_expert_parallel(program, std::make_unique<Zero3Hooks>(program));
+          },
           .check = check_zero3,
           .differs_because = differs,
           .warnings = without_effect};
@@ -293,7 +306,11 @@ StrategyEntry zero3_strategy() {
 StrategyEntry mics_strategy() {
   std::vector<OptionSpec> options = zero3_options();
   options.insert(options.begin(), {.name = "mics_shard_size", .kind = OptionKind::integer, .fallback = "the world", .help = "ranks of a shard group", .words = {}, .minimum = 1});
-  options.insert(options.begin() + 1, {.name = "mics_hierarchical_params_gather", .kind = OptionKind::boolean, .fallback = "false", .help = "gather between nodes first, then inside them", .words = {}});
+  options.insert(options.begin() + 1, {.name = "mics_hierarchical_params_gather",
+                                       .kind = OptionKind::boolean,
+                                       .fallback = "false",
+                                       .help = "gather between nodes first, then inside them",
+                                       .words = {}});
   return {.info = {.name = "mics", .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)", .options = std::move(options)},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },

@@ -14,8 +14,12 @@ constexpr std::size_t max_outstanding_reduces = 2;
 }  // namespace
 
 Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
-    : program_(program), build_(program.build), config_(config),
-      reduce_stream_(config.overlap_comm ? build_.stream("reduce_and_partition") : default_stream), groups_(program, config.shard, config.replicas > 1), optimizer_(program) {
+    : program_(program),
+      build_(program.build),
+      config_(config),
+      reduce_stream_(config.overlap_comm ? build_.stream("reduce_and_partition") : default_stream),
+      groups_(program, config.shard, config.replicas > 1),
+      optimizer_(program) {
   if (config_.replicas > 1) replicate_group_ = build_.communicator("replicate", "replicate", config_.replicas, config_.shard);
   if (config_.quantized_gradients) {
     intra_node_ = build_.communicator("intra-node", "intra-node", config_.gpus_per_node);
@@ -28,13 +32,20 @@ Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
 
 LayoutId Zero3Gradients::each(const std::vector<ParameterId>& parameters, bool shard) {
   const RankGroup& ranks = groups_.of(parameters.front());
-  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::each, .shard = shard, .n = static_cast<std::int32_t>(ranks.ranks),
+  return build_.layout({.parameters = build_.parameters(parameters),
+                        .partition = Layout::Partition::each,
+                        .shard = shard,
+                        .n = static_cast<std::int32_t>(ranks.ranks),
                         .stride = static_cast<std::int32_t>(ranks.stride)});
 }
 
 void Zero3Gradients::declare() {
-  bucket_ = build_.buffer({.label = {"ipg bucket", {}}, .category = Category::communication_buffers, .persistent = true, .dtype = config_.communication,
-                           .pool = default_stream, .elements = Elements{config_.reduce_bucket}});
+  bucket_ = build_.buffer({.label = {"ipg bucket", {}},
+                           .category = Category::communication_buffers,
+                           .persistent = true,
+                           .dtype = config_.communication,
+                           .pool = default_stream,
+                           .elements = Elements{config_.reduce_bucket}});
   for (const std::vector<ParameterId>& trainable : groups_.by_group(parameters_where(program_.model(), true))) declare_group(trainable);
 }
 
@@ -55,8 +66,15 @@ void Zero3Gradients::declare_group(const std::vector<ParameterId>& trainable) {
     in_group += partition(p);
     total += partition(p);
   }
-  (groups_.experts().expert(trainable.front()) ? expert_partitions_ : partitions_) = build_.buffer({.label = {"grad_partitions_flat_buffer", {}}, .category = Category::gradients, .persistent = true, .host = offload,
-                               .dtype = config_.accumulation, .pool = default_stream, .layout = each(trainable, true), .elements = total});
+  (groups_.experts().expert(trainable.front()) ? expert_partitions_ : partitions_) =
+      build_.buffer({.label = {"grad_partitions_flat_buffer", {}},
+                     .category = Category::gradients,
+                     .persistent = true,
+                     .host = offload,
+                     .dtype = config_.accumulation,
+                     .pool = default_stream,
+                     .layout = each(trainable, true),
+                     .elements = total});
   for (std::size_t i = first; i < sub_groups_.size(); ++i) {
     const std::vector<ParameterId>& group = sub_groups_[i];
     Elements count;
@@ -109,7 +127,8 @@ void Zero3Gradients::reduce_and_partition() {
     reduce_events_.pop_front();
   }
   std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) { return a.parameter < b.parameter; });
-  const auto experts = std::stable_partition(pending_.begin(), pending_.end(), [&](const Pending& p) { return !groups_.experts().expert(p.parameter); });
+  const auto experts =
+      std::stable_partition(pending_.begin(), pending_.end(), [&](const Pending& p) { return !groups_.experts().expert(p.parameter); });
   if (experts != pending_.begin()) reduce_and_partition_group({pending_.begin(), experts});
   if (experts != pending_.end()) reduce_and_partition_group({experts, pending_.end()});
   reduce_events_.push_back(build_.last(reduce_stream_));
@@ -140,17 +159,26 @@ void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pend
                  .kernels = std::exchange(kernels, 0), .scale = 1.0 / static_cast<double>(program_.job.world_size)});
   reduce(pending, flat, payload);
   const Elements owned = payload / ranks.ranks;
-  const BufferId own = build_.buffer({.label = {"own partition", {}}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = reduce_stream_,
-                                      .layout = each(ids, true), .elements = owned, .view_of = flat, .view_offset = ranks.part(program_.job.rank) * owned});
+  const BufferId own = build_.buffer({.label = {"own partition", {}},
+                                      .category = Category::communication_buffers,
+                                      .dtype = config_.communication,
+                                      .pool = reduce_stream_,
+                                      .layout = each(ids, true),
+                                      .elements = owned,
+                                      .view_of = flat,
+                                      .view_offset = ranks.part(program_.job.rank) * owned});
   build_.copy({"partition_grads", {}}, reduce_stream_,
-              {.source = own, .target = groups_.experts().expert(ids.front()) ? expert_partitions_ : partitions_, .count = owned,
-               .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device, .accumulate = micro_batch_ > 0});
+              {.source = own,
+               .target = groups_.experts().expert(ids.front()) ? expert_partitions_ : partitions_,
+               .count = owned,
+               .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device,
+               .accumulate = micro_batch_ > 0});
   build_.free(flat);
   if (replicate_group_.valid() && micro_batch_ + 1 == program_.micro_batches()) all_reduce_shards(ids);
 }
 
-/// allreduce_mics_shard_grads: at the accumulation boundary, bucket by bucket, what has just been added to the partitions is summed over the
-/// replicas, in place; partitions that stand side by side in one call.
+/// allreduce_mics_shard_grads: at the accumulation boundary, bucket by bucket, what has just been added to the partitions is summed over
+/// the replicas, in place; partitions that stand side by side in one call.
 void Zero3Gradients::all_reduce_shards(const std::vector<ParameterId>& parameters) {
   const auto length = [&](ParameterId p) { return each_padded(program_.model().at(p), config_.shard) / config_.shard; };
   const auto start = [&](ParameterId p) { return place_[static_cast<std::size_t>(p.index)]; };
@@ -159,8 +187,12 @@ void Zero3Gradients::all_reduce_shards(const std::vector<ParameterId>& parameter
     Elements end = first;
     for (; i < parameters.size() && start(parameters[i]) == end; ++i) end += length(parameters[i]);
     build_.communicate({"MiCS::all_reduce", {}}, reduce_stream_,
-                       {.kind = Collective::all_reduce, .communicator = replicate_group_, .dtype = config_.accumulation, .payload = end - first,
-                        .target = partitions_, .offset = first});
+                       {.kind = Collective::all_reduce,
+                        .communicator = replicate_group_,
+                        .dtype = config_.accumulation,
+                        .payload = end - first,
+                        .target = partitions_,
+                        .offset = first});
   }
 }
 
@@ -196,8 +228,10 @@ void Zero3Gradients::reduce(const std::vector<Pending>& pending, BufferId flat, 
     payload = plain;
     if (payload == Elements{}) return;
   }
-  Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce, .communicator = groups_.of(pending.front().parameter).communicator,
-                     .dtype = config_.communication, .payload = payload};
+  Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce,
+                     .communicator = groups_.of(pending.front().parameter).communicator,
+                     .dtype = config_.communication,
+                     .payload = payload};
   (config_.reduce_scatter ? action.source : action.target) = flat;
   build_.communicate({config_.reduce_scatter ? "DeepSpeed::reduce_scatter_coalesced" : "DeepSpeed::all_reduce", {}}, reduce_stream_, action);
 }
@@ -210,10 +244,19 @@ void Zero3Gradients::epilogue() {
 
 /// fp16 only: one flag for all ranks, read by the host.
 void Zero3Gradients::all_reduce_overflow() {
-  const BufferId flag = build_.allocate({.label = {"overflow", {}}, .category = Category::temporaries, .dtype = DType::int8, .pool = default_stream, .elements = Elements{1}});
+  const BufferId flag = build_.allocate({.label = {"overflow", {}},
+                                         .category = Category::temporaries,
+                                         .dtype = DType::int8,
+                                         .pool = default_stream,
+                                         .elements = Elements{1}});
   const OpId reduced = build_.communicate({"DeepSpeed::all_reduce overflow", {}}, default_stream,
-                                          {.kind = Collective::all_reduce, .communicator = groups_.all().communicator, .dtype = DType::int8, .reduction = Reduction::max,
-                                           .control = true, .payload = Elements{1}, .target = flag});
+                                          {.kind = Collective::all_reduce,
+                                           .communicator = groups_.all().communicator,
+                                           .dtype = DType::int8,
+                                           .reduction = Reduction::max,
+                                           .control = true,
+                                           .payload = Elements{1},
+                                           .target = flag});
   build_.free(flag);
   build_.host_wait({"DeepSpeed::overflow.item", {}}, reduced);
 }
@@ -229,8 +272,12 @@ void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
     work.kernels = static_cast<std::int32_t>(sub_groups_[i].size());
     build_.compute({"gradient norm", name}, build_.work(work), Pass::backward, {});
     const OpId reduced = build_.communicate({"DeepSpeed::all_reduce norm", name}, default_stream,
-                                            {.kind = Collective::all_reduce, .communicator = groups_.of(sub_groups_[i].front()).communicator, .dtype = DType::fp64, .control = true,
-                                             .payload = Elements{1}, .target = norm});
+                                            {.kind = Collective::all_reduce,
+                                             .communicator = groups_.of(sub_groups_[i].front()).communicator,
+                                             .dtype = DType::fp64,
+                                             .control = true,
+                                             .payload = Elements{1},
+                                             .target = norm});
     build_.free(norm);
     build_.host_wait({"DeepSpeed::norm.item", name}, reduced);
   }
@@ -242,7 +289,10 @@ void Zero3Gradients::step_sub_group(std::size_t index, const std::function<Buffe
   const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
   BufferId gradient = build_.allocate({.label = {"fp32 gradient", target.label.unit}, .category = Category::temporaries, .host = offload, .dtype = DType::fp32,
                                        .pool = default_stream, .layout = target.layout, .elements = target.count});
-  build_.copy({"gradient to fp32", target.label.unit}, default_stream, {.source = groups_.experts().expert(target.parameters.front()) ? expert_partitions_ : partitions_, .target = gradient, .count = target.count});
+  build_.copy({"gradient to fp32", target.label.unit}, default_stream,
+              {.source = groups_.experts().expert(target.parameters.front()) ? expert_partitions_ : partitions_,
+               .target = gradient,
+               .count = target.count});
   optimizer_.emit_target(index, {{gradient}, {target.count}});
   build_.free(gradient);
   for (ParameterId p : target.parameters)

@@ -78,12 +78,17 @@ class ParameterBroadcasts {
   bool as_bucket_view_;
 };
 
-/// overlap_with_ddp, by hook_with_zero_step: bucket k of DDP belongs to rank k mod n. Once the last bucket's all-reduce is launched, each owner
-/// waits for its bucket, steps on it and broadcasts it, bucket by bucket; the next forward waits for all. The first iterations, in which DDP
-/// settles its buckets, update nothing. Source: torch/distributed/algorithms/ddp_comm_hooks/ddp_zero_hook.py.
+/// overlap_with_ddp, by hook_with_zero_step: bucket k of DDP belongs to rank k mod n. Once the last bucket's all-reduce is launched, each
+/// owner waits for its bucket, steps on it and broadcasts it, bucket by bucket; the next forward waits for all. The first iterations, in
+/// which DDP settles its buckets, update nothing. Source: torch/distributed/algorithms/ddp_comm_hooks/ddp_zero_hook.py.
 class BucketSteps {
  public:
-  explicit BucketSteps(Program& program) : program_(program), buckets_(ddp_buckets(program.job)), optimizer_(program), offsets_(buckets_.size()), targets_(buckets_.size(), -1) {
+  explicit BucketSteps(Program& program)
+      : program_(program),
+        buckets_(ddp_buckets(program.job)),
+        optimizer_(program),
+        offsets_(buckets_.size()),
+        targets_(buckets_.size(), -1) {
     Elements offset;
     for (std::size_t rank = 0; rank < ranks(); ++rank)
       for (std::size_t b = rank; b < buckets_.size(); b += ranks()) {
@@ -109,12 +114,18 @@ class BucketSteps {
       const auto target = static_cast<std::size_t>(targets_[bucket]);
       optimizer_.emit_target(target, {{gradients}, {elements}});
       if (program_.training().precision.master)
-        build.copy({"master to parameters", name}, compute, {.source = optimizer_.targets()[target].weights, .target = replicated.parameters(), .count = elements});
+        build.copy({"master to parameters", name}, compute,
+                   {.source = optimizer_.targets()[target].weights, .target = replicated.parameters(), .count = elements});
       build.wait_stream(process_group, compute);
     }
     build.communicate({"nccl:broadcast", name}, process_group,
-                      {.kind = Collective::broadcast, .communicator = build.communicator("dp", "dp", program_.job.world_size), .dtype = program_.training().precision.parameters,
-                       .root = static_cast<std::int32_t>(bucket % ranks()), .payload = elements, .target = replicated.parameters(), .offset = offsets_[bucket]});
+                      {.kind = Collective::broadcast,
+                       .communicator = build.communicator("dp", "dp", program_.job.world_size),
+                       .dtype = program_.training().precision.parameters,
+                       .root = static_cast<std::int32_t>(bucket % ranks()),
+                       .payload = elements,
+                       .target = replicated.parameters(),
+                       .offset = offsets_[bucket]});
     if (bucket + 1 == buckets_.size()) build.wait_stream(compute, process_group);
   }
 
@@ -131,7 +142,12 @@ class BucketSteps {
       const BufferId weights = weights_of(b, replicated.parameters());
       const Buffer& buffer = build.schedule().at(weights);
       targets_[b] = static_cast<std::int32_t>(optimizer_.targets().size());
-      optimizer_.add({.label = {"optimizer", buffer.label.unit}, .parameters = buckets_[b], .weights = weights, .layout = buffer.layout, .count = buffer.elements, .dtype = buffer.dtype});
+      optimizer_.add({.label = {"optimizer", buffer.label.unit},
+                      .parameters = buckets_[b],
+                      .weights = weights,
+                      .layout = buffer.layout,
+                      .count = buffer.elements,
+                      .dtype = buffer.dtype});
     }
   }
 
@@ -165,8 +181,11 @@ class BucketSteps {
 
 std::unique_ptr<Hooks> make_overlapped(Program& program) {
   const auto steps = std::make_shared<BucketSteps>(program);
-  return make_ddp(program, {.storage = steps->storage(), .updated = steps->own(),
-                            .step_bucket = [steps](const Replicated& replicated, std::size_t bucket, BufferId gradients, OpId reduced) { (*steps)(replicated, bucket, gradients, reduced); }});
+  return make_ddp(program, {.storage = steps->storage(),
+                            .updated = steps->own(),
+                            .step_bucket = [steps](const Replicated& replicated, std::size_t bucket, BufferId gradients, OpId reduced) {
+                              (*steps)(replicated, bucket, gradients, reduced);
+                            }});
 }
 
 std::unique_ptr<Hooks> make(Program& program) {
@@ -180,7 +199,10 @@ std::unique_ptr<Hooks> make(Program& program) {
 
 std::vector<OptionSpec> options() {
   std::vector<OptionSpec> all = ddp_options();
-  all.push_back({.name = "overlap_with_ddp", .kind = OptionKind::boolean, .fallback = "false", .help = "step and broadcast DDP bucket by bucket at the end of backward; the first iteration updates nothing"});
+  all.push_back({.name = "overlap_with_ddp",
+                 .kind = OptionKind::boolean,
+                 .fallback = "false",
+                 .help = "step and broadcast DDP bucket by bucket at the end of backward; the first iteration updates nothing"});
   all.push_back({.name = "parameters_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = "one broadcast for each rank, of a flat bucket"});
   return all;
 }
@@ -190,14 +212,17 @@ void check_overlap(const Job& job, Problems& problems) {
   if (!options.boolean("overlap_with_ddp", false)) return;
   const Where where = options.where("overlap_with_ddp");
   if (job.training.optimizer.split_weight_decay) problems.add(where, "overlap_with_ddp supports a single parameter group only");
-  if (job.training.gradient_accumulation_steps > 1 && !options.boolean("no_sync", true)) problems.add(where, "overlap_with_ddp steps in every backward that reduces: accumulation needs no_sync");
+  if (job.training.gradient_accumulation_steps > 1 && !options.boolean("no_sync", true))
+    problems.add(where, "overlap_with_ddp steps in every backward that reduces: accumulation needs no_sync");
 }
 
 std::vector<std::string> without_effect(const Job& job) {
   std::vector<std::string> warnings = ddp_without_effect(job);
   if (!job.strategy.options.boolean("overlap_with_ddp", false)) return warnings;
-  if (job.strategy.options.given("parameters_as_bucket_view")) warnings.push_back("zero_redundancy: parameters_as_bucket_view has no effect with overlap_with_ddp");
-  if (job.training.optimizer.clip_grad_norm) warnings.push_back("zero_redundancy: clip_grad_norm has no effect with overlap_with_ddp: gradients are clipped after they were used");
+  if (job.strategy.options.given("parameters_as_bucket_view"))
+    warnings.push_back("zero_redundancy: parameters_as_bucket_view has no effect with overlap_with_ddp");
+  if (job.training.optimizer.clip_grad_norm)
+    warnings.push_back("zero_redundancy: clip_grad_norm has no effect with overlap_with_ddp: gradients are clipped after they were used");
   return warnings;
 }
 
