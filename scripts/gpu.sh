@@ -6,7 +6,7 @@
 #   scripts/gpu.sh [BASE_PROFILE] [FOLDER]
 #
 # BASE_PROFILE: where peaks and prices come from (default clusters/h100-sxm.yaml). FOLDER (default gpu-run) is left with profile.yaml,
-# execute-2.json, execute-4.json and gpu.log. SHARDSIM=PATH runs that program in place of building one.
+# execute-RANKS-SEMANTICS.json and gpu.log. SHARDSIM=PATH runs that program in place of building one.
 # Exit code: 0 all agree, 1 something differs from its prediction, 3 there is no GPU (or none for this build).
 set -euo pipefail
 
@@ -55,9 +55,13 @@ main() {
     try "$shardsim" calibrate nccl --base "$folder/profile.yaml" -o "$folder/profile.yaml" --groups "$(groups_of "$gpus")"
   fi
   try "$shardsim" calibrate show "$folder/profile.yaml"
+  local job=("$shardsim" execute "$source_folder/scenarios/execute/tiny.yaml" --backend cuda)
   for ranks in 2 4; do
-    try "$shardsim" execute "$source_folder/scenarios/execute/tiny.yaml" --backend cuda --strategies all --ranks "$ranks" --report "$folder/execute-$ranks.json"
+    for semantics in framework textbook; do
+      try "${job[@]}" --ranks "$ranks" --strategies all --set strategy.semantics=$semantics --report "$folder/execute-$ranks-$semantics.json"
+    done
   done
+  try "${job[@]}" --ranks 4 --set strategy.name=fsdp2 --set strategy.replicate=2 --report "$folder/execute-4-replicas.json"
   echo "== took $SECONDS s"
   return "$worst"
 }

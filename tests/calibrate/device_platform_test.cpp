@@ -45,6 +45,7 @@ std::vector<Case> cases() {
     for (Semantics semantics : {Semantics::framework, Semantics::textbook})
       for (std::int64_t ranks : {2, 3})
         for (const char* transport : {"network", "host"}) all.push_back({strategy, semantics, ranks, ranks == 2, transport});
+  for (const char* strategy : {"zero_redundancy", "mics", "megatron", "olmo_ddp"}) all.push_back({strategy, Semantics::framework, 2, true, "network"});
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "command.hpp"
 
@@ -25,6 +26,22 @@ TEST(GpuScript, WithoutAGpuEndsWithThreeAndLeavesTheLog) {
   EXPECT_THAT(ran.output, HasSubstr("calibrate cuda: no CUDA GPU"));
   EXPECT_TRUE(std::filesystem::exists(folder / "gpu.log"));
   EXPECT_FALSE(std::filesystem::exists(folder / "profile.yaml"));
+  std::filesystem::remove_all(folder);
+}
+
+// A program in shardsim's place that finds the textbook's runs different: everything is tried, and the first failure is the script's.
+TEST(GpuScript, GoesOnAfterAFailure) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("shardsim-gpu-script-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path program = folder / "program";
+  std::ofstream(program) << "#!/bin/sh\necho \"ran: $*\"\ncase \"$*\" in *textbook*) exit 1;; esac\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto ran = test::run_command("SHARDSIM=" + program.string() + " bash " + script + " base.yaml " + (folder / "out").string());
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("ran: calibrate cuda --base base.yaml"));
+  EXPECT_THAT(ran.output, HasSubstr("--ranks 2 --strategies all --set strategy.semantics=textbook"));
+  EXPECT_THAT(ran.output, HasSubstr("--ranks 4 --strategies all --set strategy.semantics=textbook"));
+  EXPECT_THAT(ran.output, HasSubstr("strategy.replicate=2"));
   std::filesystem::remove_all(folder);
 }
 
