@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -148,17 +149,30 @@ std::string simulated_states(const Arguments& arguments, std::int64_t ranks) {
   return "\n" + grid.text();
 }
 
+/// As DeepSpeed finds it: the module with the most parameters of its own, those of its children left out.
+Elements largest_layer(const Model& model) {
+  std::map<std::string, Elements> by_module;
+  for (const Parameter& parameter : *model.parameters) by_module[parameter.name.substr(0, parameter.name.rfind('.'))] += parameter.elements;
+  Elements largest{};
+  for (const auto& [module, elements] : by_module) largest = std::max(largest, elements);
+  return largest;
+}
+
 std::string estimator_text(const Arguments& arguments) {
   const std::int64_t ranks = arguments.integer("--ranks", 64, 1, most_ranks);
   EstimatorInput input;
   input.gpus_per_node = arguments.integer("--gpus-per-node", std::min<std::int64_t>(ranks, 8), 1, ranks);
   if (ranks % input.gpus_per_node != 0) throw InputError(fmt::format("--gpus-per-node {} does not divide --ranks {}", input.gpus_per_node, ranks));
   input.nodes = ranks / input.gpus_per_node;
-  Elements parameters{static_cast<std::int64_t>(arguments.number("--parameters", 7.5e9, 1, most_parameters))};
-  if (arguments.given("--model")) parameters = preset_scenario(arguments.text("--model"), ranks, "zero3").model->total();
-  input.parameters = parameters;
-  if (!arguments.given("--largest-layer")) throw InputError("--estimator deepspeed needs --largest-layer, the parameters of the largest layer");
-  input.largest_layer = Elements{static_cast<std::int64_t>(arguments.number("--largest-layer", 1, 1, most_parameters))};
+  if (arguments.given("--model")) {
+    const auto model = preset_scenario(arguments.text("--model"), ranks, "zero3").model;
+    input.parameters = model->total();
+    input.largest_layer = largest_layer(*model);
+  } else {
+    input.parameters = Elements{static_cast<std::int64_t>(arguments.number("--parameters", 7.5e9, 1, most_parameters))};
+    if (!arguments.given("--largest-layer")) throw InputError("--estimator deepspeed needs --largest-layer, the parameters of the largest layer, or --model");
+  }
+  if (arguments.given("--largest-layer")) input.largest_layer = Elements{static_cast<std::int64_t>(arguments.number("--largest-layer", 1, 1, most_parameters))};
 
   TextGrid grid{.header = {"ZeRO", "Offload", "GPU, code", "GPU, docs", "CPU", "Rule of the code"}, .right = {false, false, true, true, true, false}, .rows = {}};
   for (const EstimatorRow& row : deepspeed_estimates(input)) {
@@ -206,7 +220,7 @@ Command formula_command() {
                         {.name = "--model", .value = "PRESET", .help = "take the parameters of a preset (see 'list models')"},
                         {.name = "--ranks", .value = "N", .help = "world size", .fallback = "64"},
                         {.name = "--estimator", .value = "NAME", .help = "print what another tool's estimator says", .words = {"deepspeed"}},
-                        {.name = "--largest-layer", .value = "L", .help = "parameters of the largest layer, for the estimator"},
+                        {.name = "--largest-layer", .value = "L", .help = "parameters of the largest layer, for the estimator (default: the model's)"},
                         {.name = "--gpus-per-node", .value = "G", .help = "for the estimator", .fallback = "8"}},
           .run = run};
 }

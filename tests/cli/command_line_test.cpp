@@ -176,6 +176,10 @@ TEST_F(CommandLine, FormulaReproducesThePapersTable) {
   EXPECT_THAT(one.out, HasSubstr("sent = 2 * e_g * psi * (s - 1) / s"));
   EXPECT_THAT(one.out, HasSubstr("framework"));
   EXPECT_EQ(run({"formula", "--estimator", "deepspeed"}).code, ExitCode::bad_input);
+  // The model's own largest layer (128,256 x 4,096), and what the simulation says beside it.
+  const Ran estimates = run({"formula", "--estimator", "deepspeed", "--model", "llama-3-8b", "--ranks", "8"});
+  EXPECT_THAT(estimates.out, HasSubstr("L =\n525,336,576"));
+  EXPECT_THAT(estimates.out, ContainsRegex("zero3 +[0-9.]+ +[0-9.]+ +[0-9.]+"));
 }
 
 TEST_F(CommandLine, ListsWhatScenariosCanName) {
