@@ -14,7 +14,7 @@ namespace {
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 HtmlSection machine_section(const Profile& profile) {
-  TextGrid grid{.header = {"Value", "", "Origin"}, .right = {false, true, false}, .rows = {}};
+  TextGrid grid{.header = {"Key", "Value", "Origin"}, .right = {false, false, false}, .rows = {}};
   for (const ProfileValue& v : profile_values(profile)) grid.rows.push_back({v.key, v.value, v.origin});
   return {.title = "Machine", .tables = {std::move(grid)}};
 }
