@@ -184,6 +184,8 @@ struct LayerInstance {
 struct Adaptation {
   std::int64_t rank = 0;
   std::vector<std::string> targets;
+  double dropout = 0;
+  std::optional<DType> dtype{};  ///< empty: the model's
 };
 
 /// Parameters and layers, derived from the layer descriptions.

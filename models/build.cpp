@@ -114,7 +114,7 @@ Problems check_sequence(const Architecture& architecture, const Training& traini
 Result<std::shared_ptr<const Model>> build_model(std::shared_ptr<const Architecture> architecture, const Training& training,
                                                  const Trainable& trainable) {
   Problems problems = check_sequence(*architecture, training);
-  const Adaptation adaptation{trainable.lora_rank, trainable.targets};
+  const Adaptation adaptation{trainable.lora_rank, trainable.targets, trainable.lora_dropout, trainable.lora_dtype};
   const bool adapted = trainable.lora_rank > 0;
   const Tables tables = tables_for(*architecture, trainable, adaptation, problems);
   if (!problems.empty()) return tl::unexpected(std::move(problems));

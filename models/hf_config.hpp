@@ -28,6 +28,8 @@ struct Trainable {
   bool all = true;
   std::int64_t lora_rank = 0;  ///< > 0: adapters of this rank on the modules named in `targets`, everything else frozen
   std::vector<std::string> targets;
+  double lora_dropout = 0;
+  std::optional<DType> lora_dtype{};  ///< adapters compute in it (PEFT's autocast_adapter_dtype: fp32); empty: in the model's
   std::vector<std::string> patterns;  ///< parameters whose name matches one of these globs train, the others do not
 };
 

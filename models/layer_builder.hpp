@@ -104,6 +104,12 @@ class LayerBuilder {
   void alias_gradient(TensorIndex tensor) { at(tensor).has_gradient = false; }
   /// LoRA's rank for a linear module of this name; 0: none.
   [[nodiscard]] std::int64_t adapter_rank(std::string_view module) const;
+  [[nodiscard]] double adapter_dropout() const { return flow_.adaptation == nullptr ? 0 : flow_.adaptation->dropout; }
+  /// What adapters compute in: their own dtype, unless autocast casts for them as for everybody.
+  [[nodiscard]] DType adapter_dtype() const {
+    const bool own = flow_.adaptation != nullptr && flow_.adaptation->dtype && !batch_.autocast();
+    return own ? *flow_.adaptation->dtype : batch_.compute;
+  }
 
   /// `output` is what the next layer reads; -1: nothing.
   [[nodiscard]] BuiltLayer finish(TensorIndex output) &&;

@@ -8,9 +8,9 @@ namespace {
 
 std::int64_t width(DType type) { return size_of(type); }
 
-/// Autocast: x in the compute dtype, made and kept by the module itself.
-TensorIndex cast_input(LayerBuilder& b, TensorIndex x) {
-  const DType from = b.at(x).dtype, to = b.batch().compute;
+/// x in the dtype of the product (autocast), made and kept by the module itself.
+TensorIndex cast_input(LayerBuilder& b, TensorIndex x, DType to) {
+  const DType from = b.at(x).dtype;
   if (from == to) return x;
   const std::int64_t n = b.elements(x);
   b.forward({1, n * (width(from) + width(to))});
@@ -20,17 +20,28 @@ TensorIndex cast_input(LayerBuilder& b, TensorIndex x) {
   return cast;
 }
 
-/// LoRA: scale * B(A(x)) beside the frozen module (PEFT, lora/layer.py).
+/// x.to(lora_A.weight.dtype): a copy for each adapter.
+TensorIndex cast_for_adapter(LayerBuilder& b, const std::string& name, TensorIndex x, DType to) {
+  if (b.at(x).dtype == to) return x;
+  b.begin(name + ".lora_cast");
+  b.read(x);
+  return cast_input(b, x, to);
+}
+
+/// LoRA: y + scale * B(A(dropout(x))) beside the frozen module, in the adapters' dtype, then cast back (PEFT, lora/layer.py).
 TensorIndex adapted(LayerBuilder& b, const std::string& name, TensorIndex x, TensorIndex y, const Linear& shape, std::int64_t rank) {
-  const TensorIndex low = linear(b, name + ".lora_A.default", x, {.in = shape.in, .out = rank});
-  const TensorIndex high = linear(b, name + ".lora_B.default", low, {.in = rank, .out = shape.out});
-  const std::int64_t n = b.elements(y), c = width(b.at(y).dtype);
+  const DType own = b.adapter_dtype();
+  const TensorIndex cast = cast_for_adapter(b, name, x, own);
+  const TensorIndex dropped = dropout(b, name + ".lora_dropout", cast, b.adapter_dropout());
+  const TensorIndex low = linear(b, name + ".lora_A.default", dropped, {.in = shape.in, .out = rank, .dtype = own});
+  const TensorIndex high = linear(b, name + ".lora_B.default", low, {.in = rank, .out = shape.out, .dtype = own});
+  const std::int64_t n = b.elements(y), c = width(own);
   b.begin(name + ".lora_add");
   b.read(y);
   b.read(high);
   b.forward({2, 5 * n * c}, {1, 3 * n * c});
   b.backward_input({1, 2 * n * c});
-  b.module().forward_temporary = Bytes{n * c};
+  b.module().forward_temporary = Bytes{own == b.at(y).dtype ? n * c : 2 * n * c};  // scaled; and the sum before it is cast back
   b.alias_gradient(y);
   return b.make("adapted output", n, b.at(y).dtype);
 }
@@ -49,19 +60,20 @@ void cast_weight(LayerBuilder& b, std::int64_t elements) {
 
 TensorIndex linear(LayerBuilder& b, std::string name, TensorIndex x, const Linear& shape) {
   const std::int64_t rows = b.elements(x) / shape.in;
-  const std::int64_t c = width(b.batch().compute);
+  const DType dtype = shape.dtype.value_or(b.batch().compute);
+  const std::int64_t c = width(dtype);
   const bool low_rank = name.ends_with(".lora_A.default") || name.ends_with(".lora_B.default");
   const std::int64_t rank = low_rank ? 0 : b.adapter_rank(name);
   b.begin(name);
   b.declare("weight", shape.transposed ? std::vector{shape.in, shape.out} : std::vector{shape.out, shape.in}, shape.tied_to);
   if (shape.bias) b.declare("bias", {shape.out});
   b.read(x);
-  const TensorIndex input = cast_input(b, x);
+  const TensorIndex input = cast_input(b, x, dtype);
   if (b.trains()) b.keep(input);
   cast_weight(b, shape.in * shape.out);
   b.product({rows, shape.out, shape.in, 1}, Factor::weight);
   if (shape.bias) b.backward_weight({1, rows * shape.out * c});
-  const TensorIndex y = b.make("output", rows * shape.out, b.batch().compute);
+  const TensorIndex y = b.make("output", rows * shape.out, dtype);
   if (!low_rank && b.next_projection_is_kept()) {
     b.module().kept_by_selective = true;
     b.at(y).kept_by_selective = true;
@@ -77,7 +89,7 @@ TensorIndex conv2d(LayerBuilder& b, std::string name, TensorIndex x, const Conv2
   b.declare("weight", {shape.out, shape.in / shape.groups, shape.kernel_height, shape.kernel_width});
   if (shape.bias) b.declare("bias", {shape.out});
   b.read(x);
-  const TensorIndex input = cast_input(b, x);
+  const TensorIndex input = cast_input(b, x, b.batch().compute);
   if (b.trains()) b.keep(input);
   cast_weight(b, shape.out * patch);
   b.product({rows, shape.out / shape.groups, patch, shape.groups}, Factor::weight);
@@ -244,8 +256,10 @@ TensorIndex add(LayerBuilder& b, std::string name, TensorIndex residual, TensorI
   return b.make("sum", n, dtype);
 }
 
-TensorIndex dropout(LayerBuilder& b, std::string name, TensorIndex x) {
-  if (b.batch().dropout <= 0) return x;
+TensorIndex dropout(LayerBuilder& b, std::string name, TensorIndex x) { return dropout(b, std::move(name), x, b.batch().dropout); }
+
+TensorIndex dropout(LayerBuilder& b, std::string name, TensorIndex x, double probability) {
+  if (probability <= 0) return x;
   const DType dtype = b.at(x).dtype;
   const std::int64_t n = b.elements(x), c = width(dtype);
   b.begin(std::move(name));

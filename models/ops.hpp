@@ -5,6 +5,7 @@
 // the modeling files of transformers 4.5x. Frozen weights keep no input, and what needs no gradient keeps nothing.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@ struct Linear {
   bool bias = false;
   bool transposed = false;  ///< weight (in, out)
   std::string_view tied_to = "";
+  std::optional<DType> dtype = {};  ///< of the product; empty: the batch's
 };
 
 /// y = x W^T + b over rows of `in`. Keeps x if the weight trains; under autocast casts x (one copy a reader) and the weight, and keeps
@@ -45,5 +47,7 @@ TensorIndex multiply(LayerBuilder& b, std::string name, TensorIndex x, TensorInd
 TensorIndex add(LayerBuilder& b, std::string name, TensorIndex residual, TensorIndex branch);
 /// Nothing without dropout; else keeps a mask of one byte an element.
 TensorIndex dropout(LayerBuilder& b, std::string name, TensorIndex x);
+/// The same with a probability of its own (LoRA's).
+TensorIndex dropout(LayerBuilder& b, std::string name, TensorIndex x, double probability);
 
 }  // namespace shardsim

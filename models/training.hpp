@@ -32,6 +32,8 @@ enum class Checkpointing : std::uint8_t {
 struct ActivationCheckpointing {
   Checkpointing kind = Checkpointing::none;
   std::int32_t every = 1;  ///< full on every k-th layer, none on the others
+  /// torch.utils.checkpoint's: the layer runs without a graph in forward and again, hooks and all, in backward (transformers' default).
+  bool use_reentrant = false;
 };
 
 enum class AttentionKind : std::uint8_t { flash, plain };
@@ -57,6 +59,12 @@ struct Offload {
   OffloadTarget optimizer = OffloadTarget::none;
 };
 
+/// PYTORCH_CUDA_ALLOC_CONF: how the caching allocator reserves memory.
+struct Allocator {
+  bool expandable_segments = false;
+  std::optional<Bytes> max_split_size;
+};
+
 struct Training {
   std::int64_t sequence_length = 2048;
   std::int64_t micro_batch_size = 1;  ///< sequences per rank
@@ -66,8 +74,10 @@ struct Training {
   AttentionKind attention = AttentionKind::flash;
   double dropout = 0;
   Loss loss;
+  bool loss_in_model = false;  ///< the wrapped module's own forward computes it (transformers), not the training loop (torchtitan)
   Optimizer optimizer;
   Offload offload;
+  Allocator allocator;
   bool compile = false;
   bool warm = true;
 

@@ -69,6 +69,12 @@ Trainable read_trainable(const Node& node, Problems& problems) {
     MapReader adapters(*lora, problems, "lora");
     if (adapters.require("rank")) trainable.lora_rank = adapters.integer("rank", 1, 1, 1 << 20);
     if (const Node* targets = adapters.require("targets")) trainable.targets = read_words(*targets, "targets", problems);
+    trainable.lora_dropout = adapters.number("dropout", 0, 0, 1);
+    if (const Node* dtype = adapters.find("dtype")) {
+      trainable.lora_dtype = dtype_from(dtype->text);
+      if (trainable.lora_dtype != DType::bf16 && trainable.lora_dtype != DType::fp16 && trainable.lora_dtype != DType::fp32)
+        problems.add(dtype->where, "dtype cannot be " + in_quotes(dtype->text), notes_for_unknown(dtype->text, {"bf16", "fp16", "fp32"}));
+    }
     adapters.finish();
   }
   reader.finish();

@@ -73,7 +73,10 @@ ActivationCheckpointing read_checkpointing(const Node& node, Problems& problems)
     return result;
   }
   MapReader reader(node, problems, "activation_checkpointing");
-  if (reader.require("every")) result = {Checkpointing::full, static_cast<std::int32_t>(reader.integer("every", 1, 1, 1 << 20))};
+  if (!reader.has("kind")) reader.require("every");
+  result.kind = read_word(reader, "kind", checkpointing_words, Checkpointing::full);
+  result.every = static_cast<std::int32_t>(reader.integer("every", 1, 1, 1 << 20));
+  result.use_reentrant = reader.boolean("use_reentrant", false);
   reader.finish();
   return result;
 }
@@ -121,6 +124,18 @@ Offload read_offload(const Node& node, Problems& problems) {
   return offload;
 }
 
+/// Keys are those of PYTORCH_CUDA_ALLOC_CONF.
+Allocator read_allocator(const Node& node, Problems& problems) {
+  constexpr std::int64_t large_segment_mb = 20;  // PyTorch refuses to split below the segments that it shares
+  Allocator allocator;
+  MapReader reader(node, problems, "allocator");
+  allocator.expandable_segments = reader.boolean("expandable_segments", allocator.expandable_segments);
+  if (reader.has("max_split_size_mb"))
+    allocator.max_split_size = mebibytes(reader.integer("max_split_size_mb", large_segment_mb + 1, large_segment_mb + 1, 1 << 20));
+  reader.finish();
+  return allocator;
+}
+
 void check_sizes(const Training& training, const Node& block, Problems& problems) {
   const Node* at = block.find("micro_batch_size");
   const Where where = at ? at->where : block.where;
@@ -144,8 +159,10 @@ Training read_training(const Node& block, Problems& problems) {
   training.attention = read_word(reader, "attention", attention_words, training.attention);
   training.dropout = reader.number("dropout", training.dropout, 0, 1);
   if (const Node* node = reader.find("loss")) training.loss = read_loss(*node, problems);
+  training.loss_in_model = reader.boolean("loss_in_model", training.loss_in_model);
   if (const Node* node = reader.find("optimizer")) training.optimizer = read_optimizer(*node, problems);
   if (const Node* node = reader.find("offload")) training.offload = read_offload(*node, problems);
+  if (const Node* node = reader.find("allocator")) training.allocator = read_allocator(*node, problems);
   training.compile = reader.boolean("compile", training.compile);
   training.warm = reader.boolean("warm", training.warm);
   reader.finish();

@@ -46,12 +46,13 @@ FlatParamHandles::FlatParamHandles(Program& program, const Fsdp1Config& config)
   if (!rest.empty()) root_ = add_unit("root", rest, true);
 }
 
-/// A flat parameter trains as a whole or not at all, unless use_orig_params is on. PEFT's fsdp_auto_wrap_policy therefore wraps adapters
-/// apart; it makes one unit of each matrix, here those of a block make one.
+/// A flat parameter trains as a whole or not at all, unless use_orig_params is on. PEFT's fsdp_auto_wrap_policy wraps adapters apart in
+/// any case; it makes one unit of each matrix, here those of a block make one.
 FlatParamHandle* FlatParamHandles::add_unit(const std::string& name, const std::vector<ParameterId>& parameters, bool root) {
   std::vector<ParameterId> trained, frozen;
   for (ParameterId p : parameters) (program_.model().at(p).trainable ? trained : frozen).push_back(p);
-  if (trained.empty() || frozen.empty() || config_.use_orig_params) return add(name, parameters, root);
+  const bool adapters = !trained.empty() && program_.model().at(trained.front()).name.find(".lora_") != std::string::npos;
+  if (trained.empty() || frozen.empty() || (config_.use_orig_params && !adapters)) return add(name, parameters, root);
   FlatParamHandle* handle = add(name, std::move(frozen), root);
   handle->apart = add(name + " (trained)", std::move(trained), root);
   return handle;

@@ -65,7 +65,7 @@ class FlatParamHandles {
   FlatParamHandles(Program& program, const Fsdp1Config& config);
 
   [[nodiscard]] FlatParamHandle* root() { return root_; }
-  [[nodiscard]] FlatParamHandle* of_layer(std::int32_t layer) { return of_layer_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] FlatParamHandle* of_layer(std::int32_t layer) const { return of_layer_[static_cast<std::size_t>(layer)]; }
   [[nodiscard]] FlatParamHandle* after(const FlatParamHandle& handle);  ///< in forward order
 
   void wait_for_default_stream();                     ///< root pre-forward: unshard and pre_unshard wait for the default stream

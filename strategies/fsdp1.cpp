@@ -48,6 +48,27 @@ class Fsdp1 final : public Hooks {
   void pre_backward(std::int32_t layer) override {
     if (FlatParamHandle* handle = handles_.of_layer(layer)) pre_backward_hook(*handle);
   }
+  /// Reentrant checkpointing calls the wrapped module again: it gathers, and frees as after any forward.
+  void pre_recompute(std::int32_t layer) override {
+    if (FlatParamHandle* handle = handles_.of_layer(layer)) unshard_and_wait(*handle);
+  }
+  void post_recompute(std::int32_t layer) override {
+    if (!config_.reshard_after_forward) return;
+    for (FlatParamHandle* h = handles_.of_layer(layer); h != nullptr; h = h->apart) handles_.reshard(*h);
+  }
+  /// _register_post_backward_reshard_only_hook: a handle that trains nothing hooks the gradients of its inputs. Under reentrant
+  /// checkpointing these are leaves, which the hook closes over until _finalize_params removes it.
+  [[nodiscard]] bool holds_input(std::int32_t layer) const override {
+    const FlatParamHandle* handle = handles_.of_layer(layer);
+    return program_.training().checkpointing.use_reentrant && handle != nullptr && !handle->trains;
+  }
+  /// Adapters are units of their own, recorded in the post-forward order before the block around them: a block's pre-backward prefetches
+  /// its own last adapter, and only the first adapter's prefetches the block before.
+  void pre_module_backward(std::int32_t layer, std::int32_t module) override {
+    FlatParamHandle* handle = handles_.of_layer(layer);
+    if (handle && handle->apart && module == first_trained_module(layer) && config_.backward_prefetch == Fsdp1Config::Prefetch::pre)
+      prefetch_before(*handle);
+  }
   void produce_gradient(ParameterId p) override { handles_.produce_gradient(p); }
   void post_backward(std::int32_t layer) override {
     if (FlatParamHandle* handle = handles_.of_layer(layer)) post_backward_hook(*handle);
@@ -81,7 +102,15 @@ class Fsdp1 final : public Hooks {
   void pre_backward_hook(FlatParamHandle& handle) {
     unshard_and_wait(handle);
     handle.needs_pre_backward_unshard = false;
-    if (config_.backward_prefetch == Fsdp1Config::Prefetch::pre) prefetch_before(handle);
+    if (config_.backward_prefetch == Fsdp1Config::Prefetch::pre && (!handle.apart || handle.root)) prefetch_before(handle);
+  }
+
+  [[nodiscard]] std::int32_t first_trained_module(std::int32_t l) const {
+    const Layer& layer = (*program_.model().layers)[static_cast<std::size_t>(l)];
+    const auto& modules = program_.model().type_of(layer).modules;
+    const auto trains = [&](std::int32_t index) { return program_.model().at(layer.parameters[static_cast<std::size_t>(index)]).trainable; };
+    const auto found = std::find_if(modules.begin(), modules.end(), [&](const Module& m) { return std::any_of(m.parameters.begin(), m.parameters.end(), trains); });
+    return static_cast<std::int32_t>(found - modules.begin());
   }
 
   /// Reverse post-forward order. The root's post-backward runs last: what stands before it has had its backward.

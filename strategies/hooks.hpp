@@ -25,6 +25,11 @@ class Hooks {
   virtual void end_forward() {}                                      ///< post-forward of the outermost module, before the loss
   virtual void begin_backward() {}                                   ///< pre-backward of the outermost module, after the loss' backward
   virtual void pre_backward(std::int32_t /*layer*/) {}               ///< before recomputation, if the layer is checkpointed
+  // Under reentrant checkpointing the layer's forward hooks run again around the recomputation, and only then its pre_backward.
+  virtual void pre_recompute(std::int32_t /*layer*/) {}
+  virtual void post_recompute(std::int32_t /*layer*/) {}
+  /// The library's hooks keep the input of the layer, and its gradient, alive to the end of this backward.
+  [[nodiscard]] virtual bool holds_input(std::int32_t /*layer*/) const { return false; }
   virtual void pre_module_backward(std::int32_t /*layer*/, std::int32_t /*module*/) {}
   /// Autograd is about to write the gradient of `parameter` for the first time in this backward: it needs memory.
   virtual void produce_gradient(ParameterId parameter) = 0;

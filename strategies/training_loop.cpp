@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "strategies/hooks.hpp"
 
@@ -118,8 +119,10 @@ class TrainingLoop {
     return plans_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)];
   }
   [[nodiscard]] std::int32_t layer_count() const { return static_cast<std::int32_t>(model_.layers->size()); }
-  /// The loss stands outside the wrapped module: the last layer, without parameters.
-  [[nodiscard]] bool outside(std::int32_t l) const { return l == layer_count() - 1 && layer(l).parameters.empty() && l > 0; }
+  /// The loss, the last layer, without parameters, stands outside the wrapped module unless the model computes it itself.
+  [[nodiscard]] bool outside(std::int32_t l) const {
+    return !program_.training().loss_in_model && l == layer_count() - 1 && layer(l).parameters.empty() && l > 0;
+  }
 
   [[nodiscard]] Checkpointing checkpointing(std::int32_t l) const {
     const ActivationCheckpointing& ac = program_.training().checkpointing;
@@ -260,13 +263,21 @@ class TrainingLoop {
       drop_rest(l);
     }
     hooks_.end_backward();
+    for (BufferId& buffer : held_) release(buffer);
+    held_.clear();
   }
 
   void backward_layer(std::int32_t l) {
-    hooks_.pre_backward(l);
     const Checkpointing kind = checkpointing(l);
+    const bool recomputes = kind == Checkpointing::full || kind == Checkpointing::selective_ops;
+    const bool reentrant = recomputes && program_.training().checkpointing.use_reentrant;
     const auto modules = static_cast<std::int32_t>(type(l).modules.size());
-    if (kind == Checkpointing::full || kind == Checkpointing::selective_ops) forward_modules(l, 0, modules, Pass::recompute);
+    reentrant ? hooks_.pre_recompute(l) : hooks_.pre_backward(l);
+    if (recomputes) forward_modules(l, 0, modules, Pass::recompute);
+    if (reentrant) {
+      hooks_.post_recompute(l);
+      hooks_.pre_backward(l);
+    }
     for (std::int32_t m = modules - 1; m >= 0; --m) {
       if (kind == Checkpointing::core_attention) recompute_core(l, m);
       backward_module(l, m);
@@ -297,9 +308,8 @@ class TrainingLoop {
     }
     const bool trains = produce_gradients(l, module);
     run(l, m, "backward", backward_work(l, m, trains), Pass::backward, module.backward_temporary);
-    auto& buffers = buffers_[static_cast<std::size_t>(l)];
-    for (std::size_t t : plan.made) release(gradients[t]);
-    for (std::size_t t : plan.saved) release(buffers[t]);
+    for (std::size_t t : plan.made) release_gradient(l, t);
+    for (std::size_t t : plan.saved) release_saved(l, t);
     report_ready(l, plan);
     hooks_.post_module_backward(l, m);
   }
@@ -333,12 +343,27 @@ class TrainingLoop {
     }
   }
 
+  /// A tensor that backward has used; a held input lives on.
+  void release_saved(std::int32_t l, std::size_t t) {
+    BufferId& buffer = buffers_[static_cast<std::size_t>(l)][t];
+    if (buffer.valid() && type(l).tensors[t].producer < 0 && hooks_.holds_input(l)) held_.push_back(std::exchange(buffer, {}));
+    else release(buffer);
+  }
+
+  /// The gradient of a layer's output is that of the next layer's input: held with it.
+  void release_gradient(std::int32_t l, std::size_t t) {
+    BufferId& gradient = gradients_[static_cast<std::size_t>(l)][t];
+    const bool output = type(l).tensors[t].last_consumer == static_cast<std::int32_t>(type(l).modules.size());
+    if (gradient.valid() && output && l + 1 < layer_count() && hooks_.holds_input(l + 1)) held_.push_back(std::exchange(gradient, {}));
+    else release(gradient);
+  }
+
   /// Hands the gradient of the layer's input to the layer before, as the gradient of its output, and drops what nobody asked for.
   void drop_rest(std::int32_t l) {
     const auto& tensors = type(l).tensors;
     auto& gradients = gradients_[static_cast<std::size_t>(l)];
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-      release(buffers_[static_cast<std::size_t>(l)][t]);
+      release_saved(l, t);
       if (!gradients[t].valid()) continue;
       if (tensors[t].producer < 0 && l > 0 && needs_backward_[static_cast<std::size_t>(l - 1)] && give_output_gradient(l - 1, gradients[t])) continue;
       release(gradients[t]);
@@ -366,6 +391,7 @@ class TrainingLoop {
   std::vector<std::vector<ModuleWorks>> works_;            // by layer type, module
   std::vector<std::vector<ModulePlan>> plans_;             // by layer type, module
   std::vector<std::vector<BufferId>> buffers_, gradients_;  // by layer, tensor
+  std::vector<BufferId> held_;                             // inputs and their gradients that hooks keep alive
   std::vector<bool> input_needs_gradient_, needs_backward_;
   std::vector<bool> produced_;                             // by parameter, in this backward
 };

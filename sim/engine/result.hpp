@@ -13,6 +13,9 @@
 
 namespace shardsim {
 
+struct CheckpointReport;   // sim/core/checkpoint_report.hpp
+struct MemoryExplanation;  // sim/engine/memory_explanation.hpp
+
 struct TrafficRow {
   std::string group;
   Collective collective = Collective::all_reduce;
@@ -111,6 +114,8 @@ struct SimulationResult {
   Memory memory;
   StepTime step;
   Timeline timeline;
+  std::shared_ptr<const CheckpointReport> checkpoint;    ///< where the scenario asks for one
+  std::shared_ptr<const MemoryExplanation> explanation;  ///< where the user asks for one
   std::vector<std::string> warnings;
 };
 

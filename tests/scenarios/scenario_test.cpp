@@ -90,6 +90,23 @@ TEST(Scenario, TrainingWords) {
   EXPECT_EQ(s.training.gradient_accumulation_steps, 4);
 }
 
+TEST(Scenario, AllocatorTakesPyTorchsOwnKeys) {
+  EXPECT_FALSE(good(base).training.allocator.expandable_segments);
+  const Scenario s = good(base, {"training.allocator={expandable_segments: true, max_split_size_mb: 512}"});
+  EXPECT_TRUE(s.training.allocator.expandable_segments);
+  EXPECT_EQ(s.training.allocator.max_split_size, mebibytes(512));
+  EXPECT_THAT(error(changed("training:\n", "training:\n  allocator: {max_split_size_mb: 20}\n")), HasSubstr("max_split_size_mb"));
+}
+
+TEST(Scenario, TransformersWays) {
+  EXPECT_FALSE(good(base).training.loss_in_model);
+  const Scenario s = good(base, {"training.loss_in_model=true", "training.activation_checkpointing={kind: full, use_reentrant: true}"});
+  EXPECT_TRUE(s.training.loss_in_model);
+  EXPECT_TRUE(s.training.checkpointing.use_reentrant);
+  EXPECT_EQ(s.training.checkpointing.kind, Checkpointing::full);
+  EXPECT_EQ(s.training.checkpointing.every, 1);
+}
+
 TEST(Scenario, PrecisionWordsMeanWhatTheTableSays) {
   const auto precision = [&](const std::string& text) { return good(base, {"training.precision=" + text}).training.precision; };
   const Precision mixed = precision("mixed");

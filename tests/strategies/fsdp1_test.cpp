@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "jobs.hpp"
 #include "schedule_facts.hpp"
 
@@ -100,6 +102,81 @@ TEST(Fsdp1Limiter, WaitsForTheSecondYoungestFree) {
                                  last_op_before_free("block.4", "SplitBackward::cat(block.7)"), last_op_before_free("block.3", "SplitBackward::cat(block.6)"),
                                  last_op_before_free("block.2", "SplitBackward::cat(block.5)"), last_op_before_free("block.1", "SplitBackward::cat(block.4)"),
                                  last_op_before_free("block.0", "SplitBackward::cat(block.3)")));
+}
+
+std::vector<std::string> labels(const Schedule& schedule, Phase phase) {
+  std::vector<std::string> out;
+  for (const Op& op : schedule.ops)
+    if (op.phase == phase) out.push_back(to_text(op.label, schedule));
+  return out;
+}
+
+std::ptrdiff_t place(const std::vector<std::string>& in, const std::string& label) { return std::find(in.begin(), in.end(), label) - in.begin(); }
+
+// The root's pre-backward hook sits on what its forward returns. Where that is the loss, its prefetch gathers the last block before the
+// loss' backward makes the gradient of the logits; where it is the logits, after.
+TEST(Fsdp1Prefetch, StartsBeforeTheLossWhereTheModelComputesIt) {
+  for (const bool in_model : {false, true}) {
+    OwnedJob owned = make_job(preset_named("gpt2"), "fsdp1", {.ranks = 4});
+    owned.job.training.loss_in_model = in_model;
+    const auto backward = labels(valid_schedule(owned), Phase::backward);
+    const auto loss = place(backward, "backward(loss)"), gather = place(backward, "FSDP::all_gather(transformer.h.11)");
+    ASSERT_LT(std::max(loss, gather), std::ssize(backward));
+    EXPECT_EQ(gather < loss, in_model);
+  }
+}
+
+// Reentrant checkpointing runs the wrapped block's forward again, hooks and all: it frees the block, and backward gathers it a third time.
+TEST(Fsdp1Reentrant, GathersEachBlockThreeTimes) {
+  const std::int64_t blocks = 3 * 64 * 64;
+  for (const auto& [reentrant, gathers] : {std::pair{false, 2}, std::pair{true, 3}}) {
+    OwnedJob owned = make_job(equal_blocks(3), "fsdp1", {.ranks = 4, .checkpointing = Checkpointing::full});
+    owned.job.training.checkpointing.use_reentrant = reentrant;
+    EXPECT_EQ(traffic_of(owned).total.value(), (gathers + 1) * 2 * blocks * 3 / 4);
+  }
+}
+
+/// What `label` of the schedule holds at most at once.
+std::int64_t most_alive(const Schedule& schedule, std::string_view verb) {
+  std::int64_t now = 0, most = 0;
+  const auto size = [&](BufferId b) { return schedule.at(b).label.verb == verb ? schedule.at(b).size().value() : 0; };
+  for (const Op& op : schedule.ops) {
+    if (const auto* allocate = std::get_if<Allocate>(&op.action)) now += size(allocate->buffer);
+    if (const auto* free = std::get_if<Free>(&op.action)) now -= size(free->buffer);
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+// GPT-2 with frozen blocks and adapters in units of their own: the hooks of the frozen blocks keep every input's gradient (16 tokens x 768
+// x 2 bytes) to the end of backward; the embedding is frozen, so the first block's input has none.
+TEST(Fsdp1Reentrant, FrozenBlocksKeepTheirInputs) {
+  const auto model = [](bool reentrant) {
+    Training training;
+    training.sequence_length = 16;
+    training.precision = {.parameters = DType::bf16, .compute = DType::bf16, .gradients = DType::bf16, .reduce = {}, .master = {}, .moments = DType::bf16, .name = "pure-bf16"};
+    training.checkpointing = {.kind = Checkpointing::full, .every = 1, .use_reentrant = reentrant};
+    Trainable adapters;
+    adapters.all = false;
+    adapters.lora_rank = 2;
+    adapters.targets = {"c_attn"};
+    auto built = build_model(preset_named("gpt2"), training, adapters);
+    if (!built) throw std::runtime_error(built.error().text());
+    OwnedJob owned;
+    owned.model = *built;
+    owned.job.model = owned.model.get();
+    owned.job.training = training;
+    owned.job.strategy.name = "fsdp1";
+    owned.job.world_size = 2;
+    return owned;
+  };
+  const std::int64_t hidden = 16 * 768 * 2;
+  const Schedule plain = valid_schedule(model(false)), held = valid_schedule(model(true));
+  EXPECT_GE(most_alive(held, "gradient") - most_alive(plain, "gradient"), 9 * hidden);
+  EXPECT_GE(most_alive(held, "gradient"), 11 * hidden);
+  // A block's pre-backward prefetches its own adapters; the block before follows when the first adapter's turn comes.
+  const auto backward = labels(held, Phase::backward);
+  EXPECT_GT(place(backward, "FSDP::all_gather(transformer.h.10)"), place(backward, "backward(transformer.h.11)"));
 }
 
 }  // namespace
