@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "cli/checkpoint_job.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 
@@ -14,24 +14,18 @@ namespace {
 
 constexpr std::int64_t most_sequences = std::int64_t{1} << 16;
 
-bool holds_all_parameters(std::string_view strategy) {
-  constexpr std::array<std::string_view, 7> names{"naive_dp", "ddp", "zero_redundancy", "zero1", "zero2", "megatron", "olmo_ddp"};
-  return std::find(names.begin(), names.end(), strategy) != names.end();
-}
-
-bool holds_all_states(std::string_view strategy) { return strategy == "naive_dp" || strategy == "ddp"; }
-
-/// What one checkpoint writes, once however many replicas there are: sharded tensors by all nodes, whole ones by rank 0.
-CheckpointBytes checkpoint_bytes(const Scenario& base, const Evaluated& e) {
-  const auto persistent = [&](Category c) { return e.result.memory.persistent[static_cast<std::size_t>(c)]; };
+/// How long training stands still for one checkpoint: in the format that the scenario names, or in the strategy's own.
+Seconds checkpoint_stall(const Scenario& base, const PlanRequest& request, const Evaluated& e) {
+  CheckpointRequest named = base.checkpoint.value_or(CheckpointRequest{});
+  named.load_world_size = {};
+  const CheckpointRequest own{};
   const auto scenario = scenario_of(base, e.candidate);
-  const std::int64_t replicas = scenario ? std::max<std::int64_t>(scenario->strategy.options.integer("replicate", 1), 1) : 1;
-  const std::int64_t owners = std::max<std::int64_t>(e.gpus() / replicas, 1);
-  CheckpointBytes out;
-  const auto add = [&](Bytes per_rank, bool whole) { (whole ? out.by_one : out.shared_out) += whole ? per_rank : per_rank * owners; };
-  add(persistent(Category::parameters), holds_all_parameters(e.candidate.strategy));
-  add(persistent(Category::optimizer_states), holds_all_states(e.candidate.strategy));
-  return out;
+  for (CheckpointRequest checkpoint : {named, own}) {
+    if (!scenario || !check_checkpoint(scenario->job(), checkpoint).empty()) continue;
+    checkpoint.write_bandwidth = checkpoint.read_bandwidth = request.checkpoint_bandwidth;
+    return report_checkpoint(*scenario, checkpoint).stall;
+  }
+  return sum(e.result.memory.persistent) * e.candidate.gpus_per_node / request.checkpoint_bandwidth;  // too many ranks to look at each
 }
 
 SearchModel search_model(const Scenario& base) {
@@ -69,7 +63,7 @@ std::int64_t refined_minimum(const Scenario& base, const PlanRequest& request, s
 Economics economics(const Scenario& base, const PlanRequest& request, const Evaluated& e) {
   Economics out;
   out.steps = request.tokens / static_cast<double>(request.global_batch * base.training.sequence_length);
-  out.checkpoint = checkpoint_time(checkpoint_bytes(base, e), e.candidate.nodes, request.checkpoint_bandwidth);
+  out.checkpoint = checkpoint_stall(base, request, e);
   const Reliability job{out.checkpoint, request.restart, request.node_mtbf / static_cast<double>(e.candidate.nodes)};
   out.interval = request.checkpoint_interval.value_or(optimum_interval(job));
   out.goodput = goodput(job, out.interval);

@@ -9,6 +9,7 @@
 #include "cli/planner_options.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
+#include "cli/what_if.hpp"
 #include "sim/core/units_text.hpp"
 
 namespace shardsim {
@@ -26,26 +27,9 @@ std::string largest_term(const Memory& memory) {
   return fmt::format("{} ({} of {})", name, to_text(*largest), to_text(memory.device_peak));
 }
 
-/// The scenario as it is, or as a candidate makes it, with a few keys changed.
-std::optional<SimulationResult> what_if(const Scenario& base, std::vector<std::string> assignments) {
-  const auto scenario = vary(base, assignments);
-  return scenario ? std::optional(simulate_scenario(*scenario)) : std::nullopt;
-}
-
-struct Change {
-  std::string text;
-  std::vector<std::string> assignments;
-};
-
 /// The cheapest change that makes a job fit that does not: the first that does, in order of what it costs the user.
 std::string cheapest_rescue(const Scenario& base) {
-  const std::vector<Change> changes{{"micro-batch 1", {"training.micro_batch_size=1"}},
-                                    {"activation checkpointing", {"training.activation_checkpointing=full"}},
-                                    {"fsdp2", choose_strategy(base, "fsdp2")},
-                                    {"zero3", choose_strategy(base, "zero3")},
-                                    {"twice the nodes", {fmt::format("cluster.nodes={}", base.cluster.nodes * 2)}},
-                                    {"CPU offload of the optimizer", {"training.offload={optimizer: cpu}"}}};
-  for (const Change& change : changes)
+  for (const Change& change : memory_changes(base))
     if (const auto result = what_if(base, change.assignments); result && result->memory.fits)
       return fmt::format("{} alone makes it fit ({}, step {})", change.text, to_text(result->memory.device_peak),
                          to_text(result->step.time));

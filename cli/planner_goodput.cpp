@@ -18,8 +18,4 @@ double goodput(const Reliability& job, Seconds interval) {
   return wall > 0 && std::isfinite(wall) ? interval.base() / wall : 0;
 }
 
-Seconds checkpoint_time(const CheckpointBytes& checkpoint, std::int64_t nodes, ByteRate write_per_node) {
-  return Bytes{ceil_div(checkpoint.shared_out.value(), nodes)} / write_per_node + checkpoint.by_one / write_per_node;
-}
-
 }  // namespace shardsim

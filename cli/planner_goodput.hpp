@@ -22,13 +22,4 @@ struct Reliability {
 /// interval / (M exp(R / M) (exp((interval + delta) / M) - 1)). Zero where the job cannot make progress.
 [[nodiscard]] double goodput(const Reliability& job, Seconds interval);
 
-/// What one checkpoint of a job writes.
-struct CheckpointBytes {
-  Bytes shared_out;  ///< written by all nodes, each its part
-  Bytes by_one;      ///< written by the node of rank 0 alone
-};
-
-/// The slowest node's time at `write_per_node`.
-[[nodiscard]] Seconds checkpoint_time(const CheckpointBytes& checkpoint, std::int64_t nodes, ByteRate write_per_node);
-
 }  // namespace shardsim

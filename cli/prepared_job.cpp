@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "cli/checkpoint_job.hpp"
+
 namespace shardsim {
 namespace {
 
@@ -31,7 +33,12 @@ PreparedJob prepare_job(const Scenario& scenario) {
 }
 
 SimulationResult simulate_prepared(const Scenario& scenario, const PreparedJob& job, const CostModel& costs, Detail detail) {
+  if (detail.allocator) {
+    detail.allocator->expandable_segments = scenario.training.allocator.expandable_segments;
+    detail.allocator->max_split_size = scenario.training.allocator.max_split_size;
+  }
   SimulationResult result = run_simulation(job.step, costs, job.facts, detail);
+  add_checkpoint(scenario, result);
   result.scenario = scenario.file;
   result.warnings.insert(result.warnings.begin(), scenario.warnings.begin(), scenario.warnings.end());
   return result;

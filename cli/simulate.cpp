@@ -7,6 +7,7 @@
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
 #include "cli/simulation_job.hpp"
+#include "cli/what_if.hpp"
 #include "reports/output.hpp"
 #include "reports/simulate_html.hpp"
 #include "reports/simulate_json.hpp"
@@ -74,6 +75,9 @@ ExitCode run(const Arguments& arguments) {
   std::vector<SimulationResult> results;
   for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace || extras.html || extras.svg}));
 
+  if (arguments.flag("--explain"))
+    for (std::size_t i = 0; i < results.size(); ++i) results[i].explanation = std::make_shared<const MemoryExplanation>(explain_memory(scenarios[i], results[i]));
+
   const std::string format = arguments.text("--format", "table");
   if (format != "table")  // the table shows them itself
     for (const SimulationResult& result : results)
@@ -97,6 +101,7 @@ Command simulate_command() {
                         html_argument(),
                         {.name = "--svg", .value = "FILE", .help = "write the timeline as a picture for documents"},
                         {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
+                        {.name = "--explain", .help = "say what the memory consists of and which single change lowers it, by simulating each"},
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenarios, as in training.micro_batch_size=2", .many = true}},
           .run = run};
 }

@@ -2,6 +2,8 @@
 #include "reports/simulate_json.hpp"
 
 #include "reports/csv.hpp"
+#include "sim/core/checkpoint_report.hpp"
+#include "sim/engine/memory_explanation.hpp"
 
 namespace shardsim {
 namespace {
@@ -87,12 +89,53 @@ Json step_json(const StepTime& step) {
                       {"bottleneck_link", step.bottleneck_link}};
 }
 
+Json checkpoint_json(const CheckpointReport& c) {
+  Json loading(Json::Object{{"world_size", c.load_world_size}, {"possible", c.cannot_load.empty()}, {"why_not", c.cannot_load}});
+  loading.add("wanted_bytes", number(c.load_wanted));
+  loading.add("read_bytes", number(c.load_read));
+  loading.add("read_bytes_per_rank_max", number(c.load_read_max));
+  loading.add("time_s", c.load.base());
+  return Json::Object{{"format", name_of(c.format)},
+                      {"async", c.async},
+                      {"files", c.files},
+                      {"total_bytes", number(c.total)},
+                      {"held_bytes", number(c.held)},
+                      {"written_bytes_by_rank", Json::Object{{"min", number(c.written_min)}, {"mean", c.written_mean}, {"max", number(c.written_max)}}},
+                      {"gathered_bytes_per_rank", number(c.gathered_per_rank)},
+                      {"gpu_extra_bytes", number(c.gpu_extra)},
+                      {"host_bytes_per_node", number(c.host_per_node)},
+                      {"save_s", c.save.base()},
+                      {"stall_s", c.stall.base()},
+                      {"load", std::move(loading)}};
+}
+
+Json change_json(const MemoryChange& change) {
+  Json::List set(change.assignments.begin(), change.assignments.end());
+  return Json::Object{{"change", change.text},         {"set", std::move(set)},   {"device_peak_bytes", number(change.device_peak)},
+                      {"fits", change.fits},           {"time_relative", change.time}, {"traffic_relative", change.traffic}};
+}
+
+Json explanation_json(const MemoryExplanation& e, const Memory& memory) {
+  Json::List terms, changes;
+  for (const MemoryTerm& term : e.terms)
+    terms.emplace_back(Json::Object{{"category", name_of(term.category)},
+                                    {"bytes", number(term.bytes)},
+                                    {"on_twice_the_ranks_bytes", term.on_twice_the_ranks ? number(*term.on_twice_the_ranks) : Json()},
+                                    {"falls_with_ranks", term.falls()}});
+  for (const MemoryChange& change : e.changes) changes.push_back(change_json(change));
+  return Json::Object{{"headroom_bytes", number(memory.capacity - memory.device_peak)},
+                      {"terms", std::move(terms)},
+                      {"changes_tried", e.tried},
+                      {"changes", std::move(changes)},
+                      {"cheapest", e.cheapest ? change_json(e.changes[*e.cheapest]) : Json()}};
+}
+
 }  // namespace
 
 Json simulate_json(const SimulationResult& result) {
   const Schedule& schedule = *result.schedule;
   Json::List warnings(result.warnings.begin(), result.warnings.end());
-  return Json::Object{{"schema", "shardsim.simulate/1"},
+  Json json = Json::Object{{"schema", "shardsim.simulate/1"},
                       {"scenario", result.scenario},
                       {"strategy", schedule.strategy},
                       {"semantics", schedule.semantics},
@@ -105,6 +148,9 @@ Json simulate_json(const SimulationResult& result) {
                       {"memory", memory_json(result.memory)},
                       {"step", step_json(result.step)},
                       {"warnings", std::move(warnings)}};
+  if (result.checkpoint) json.add("checkpoint", checkpoint_json(*result.checkpoint));
+  if (result.explanation) json.add("explanation", explanation_json(*result.explanation, result.memory));
+  return json;
 }
 
 std::string simulate_csv(std::span<const SimulationResult> results) {

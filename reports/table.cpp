@@ -5,7 +5,9 @@
 
 #include "reports/names.hpp"
 #include "reports/text.hpp"
+#include "sim/core/checkpoint_report.hpp"
 #include "sim/core/units_text.hpp"
+#include "sim/engine/memory_explanation.hpp"
 
 namespace shardsim {
 namespace {
@@ -83,6 +85,46 @@ std::string step(const StepTime& step) {
   return out;
 }
 
+std::string list_of(const std::vector<MemoryTerm>& terms, bool falling) {
+  std::string out;
+  for (const MemoryTerm& term : terms)
+    if (term.falls() == falling) out += (out.empty() ? "" : ", ") + display_name(term.category);
+  return out.empty() ? "nothing" : out;
+}
+
+std::string signed_share(double part) { return fmt::format("{:+.1f} %", 100 * part); }
+
+std::string explanation(const MemoryExplanation& e, const Memory& memory) {
+  const bool scales = !e.terms.empty() && e.terms.front().on_twice_the_ranks;
+  std::string out = "\nWhat the memory consists of, and what would lower it\n";
+  out += paragraph(fmt::format("The peak stands in {}. Most of it: {}, {} of {} allocated.", name_of(memory.peak_phase),
+                               e.terms.empty() ? "nothing" : display_name(e.terms.front().category),
+                               e.terms.empty() ? "0" : to_text(e.terms.front().bytes), to_text(memory.peak)));
+  if (scales) out += paragraph(fmt::format("On twice the GPUs these fall: {}. These do not: {}.", list_of(e.terms, true), list_of(e.terms, false)));
+  out += memory.fits ? paragraph(fmt::format("Free on the device: {}.", to_text(memory.capacity - memory.device_peak)))
+                     : paragraph(fmt::format("Too much by {}.", to_text(memory.device_peak - memory.capacity)));
+  if (e.cheapest) out += paragraph(fmt::format("The cheapest single change that {}: {}.", memory.fits ? "lowers it by 5 %" : "makes it fit", e.changes[*e.cheapest].text));
+  else out += paragraph(memory.fits ? "No single change lowers it by 5 %." : "No single change makes it fit.");
+  for (const MemoryChange& c : e.changes)
+    out += row(c.text, to_text(c.device_peak), fmt::format("{}; time a token {}, traffic {}", c.fits ? "fits" : "does not fit", signed_share(c.time), signed_share(c.traffic)));
+  return out;
+}
+
+std::string checkpoint(const CheckpointReport& c) {
+  std::string out = fmt::format("\nA checkpoint ({})\n", name_of(c.format));
+  out += row("written", to_text_decimal(c.total), fmt::format("in {} {}", grouped(c.files), c.files == 1 ? "file" : "files"));
+  out += row("by one rank, at most", to_text_decimal(c.written_max));
+  if (c.held > c.total) out += row("held by all ranks", to_text_decimal(c.held), "replicas are written once");
+  if (c.gathered_per_rank != Bytes{}) out += row("sent by each rank to gather", to_text_decimal(c.gathered_per_rank));
+  if (c.gpu_extra != Bytes{}) out += row("gathered on the GPU at once", to_text(c.gpu_extra));
+  if (c.host_per_node != Bytes{}) out += row("in host memory of a node", to_text(c.host_per_node));
+  out += row("time to save", to_text(c.save), c.async ? fmt::format("training waits {} of it", to_text(c.stall)) : "training waits");
+  const std::string ranks = fmt::format("on {} ranks", grouped(c.load_world_size));
+  if (!c.cannot_load.empty()) return out + row("read to load", "-", ranks + ": " + c.cannot_load);
+  out += row("read to load", to_text_decimal(c.load_read), ranks + (c.load_read == c.load_wanted ? "" : fmt::format("; {} of it wanted", to_text_decimal(c.load_wanted))));
+  return out + row("time to load", to_text(c.load));
+}
+
 std::string warnings(const std::vector<std::string>& list) {
   std::string out;
   for (const std::string& warning : list) out += "  - " + wrapped(warning, 4, 4) + "\n";
@@ -92,7 +134,8 @@ std::string warnings(const std::vector<std::string>& list) {
 }  // namespace
 
 std::string simulate_table(const SimulationResult& result) {
-  return head(result) + traffic(result.traffic) + memory(result.memory) + step(result.step) + warnings(result.warnings);
+  return head(result) + traffic(result.traffic) + memory(result.memory) + step(result.step) +
+         (result.explanation ? explanation(*result.explanation, result.memory) : "") + (result.checkpoint ? checkpoint(*result.checkpoint) : "") + warnings(result.warnings);
 }
 
 }  // namespace shardsim

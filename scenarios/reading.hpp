@@ -43,6 +43,9 @@ struct ModelChoice {
 /// The `strategy:` block.
 [[nodiscard]] StrategyChoice read_strategy(const Node& block, Problems& problems);
 
+/// The `checkpoint:` block.
+[[nodiscard]] CheckpointRequest read_checkpoint(const Node& block, const std::optional<Storage>& storage, Problems& problems);
+
 /// The `expect:` list.
 [[nodiscard]] std::vector<Expectation> read_expectations(const Node& list, Problems& problems);
 

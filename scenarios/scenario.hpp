@@ -11,6 +11,7 @@
 #include "models/model.hpp"
 #include "sim/core/node.hpp"
 #include "sim/core/profile.hpp"
+#include "strategies/checkpoint.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim {
@@ -34,6 +35,7 @@ struct Scenario {
   Cluster cluster;
   Training training;
   StrategyChoice strategy;
+  std::optional<CheckpointRequest> checkpoint;  ///< its bandwidths are filled in from the profile
   std::vector<Expectation> expect;
   std::vector<std::string> warnings;
 

@@ -28,6 +28,13 @@ Where place_of(const Node& root, std::string_view block, std::string_view key) {
   return value ? value->where : map ? map->where : root.where;
 }
 
+/// The checkpoint's format must be one that the strategy's library writes, and the strategy must run on the ranks that load it.
+void check_loading(const Scenario& scenario, Problems& problems) {
+  append_at(problems, check_checkpoint(scenario.job(), *scenario.checkpoint), place_of(scenario.root, "checkpoint", "format"));
+  if (!scenario.checkpoint->load_world_size) return;
+  append_at(problems, check(loading_job(scenario.job(), *scenario.checkpoint)), place_of(scenario.root, "checkpoint", "load_world_size"));
+}
+
 /// What needs more than one block: the model at its batch shape, the strategy on its world.
 void complete(Scenario& scenario, const Result<std::shared_ptr<const Model>>& model, Problems& problems) {
   check_compute(scenario, place_of(scenario.root, "training", "precision"), problems);
@@ -42,6 +49,7 @@ void complete(Scenario& scenario, const Result<std::shared_ptr<const Model>>& mo
         {fmt::format("at most {} micro-batches of this model", most_layer_passes / layers)});
   }
   if (problems.empty()) append_at(problems, check(scenario.job()), place_of(scenario.root, "strategy", "name"));
+  if (problems.empty() && scenario.checkpoint) check_loading(scenario, problems);
 }
 
 struct ClusterChoice {
@@ -110,6 +118,7 @@ Result<Scenario> ScenarioCache::read(Node root) {
     training = known_or(blocks_->trainings, *block, problems, [&] { return read_training(*block, problems); });
   if (const Node* block = reader.find("strategy"))
     scenario.strategy = *known_or(blocks_->strategies, *block, problems, [&] { return read_strategy(*block, problems); });
+  if (const Node* block = reader.find("checkpoint")) scenario.checkpoint = read_checkpoint(*block, scenario.cluster.profile.storage, problems);
   if (const Node* list = reader.find("expect")) scenario.expect = read_expectations(*list, problems);
   reader.ignore("plan");  // the planner reads it from the tree
   reader.finish();

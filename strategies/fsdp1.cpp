@@ -34,12 +34,12 @@ class Fsdp1 final : public Hooks {
     if (!handle) return;
     if (config_.reshard_after_forward)
       for (FlatParamHandle* h = handle; h != nullptr; h = h->apart) handles_.reshard(*h);
-    register_pre_backward_hook(*handle);
+    register_pre_backward_hook(*handle, !reentrant());
   }
 
   /// The root is never freed after forward: backward starts with it.
   void end_forward() override {
-    if (FlatParamHandle* root = handles_.root()) register_pre_backward_hook(*root);
+    if (FlatParamHandle* root = handles_.root()) register_pre_backward_hook(*root, true);
   }
 
   void begin_backward() override {
@@ -60,7 +60,7 @@ class Fsdp1 final : public Hooks {
   /// checkpointing these are leaves, which the hook closes over until _finalize_params removes it.
   [[nodiscard]] bool holds_input(std::int32_t layer) const override {
     const FlatParamHandle* handle = handles_.of_layer(layer);
-    return program_.training().checkpointing.use_reentrant && handle != nullptr && !handle->trains;
+    return reentrant() && handle != nullptr && !handle->trains;
   }
   /// Adapters are units of their own, recorded in the post-forward order before the block around them: a block's pre-backward prefetches
   /// its own last adapter, and only the first adapter's prefetches the block before.
@@ -82,9 +82,14 @@ class Fsdp1 final : public Hooks {
   void step() override { handles_.step(); }
 
  private:
-  void register_pre_backward_hook(FlatParamHandle& handle) {
+  /// A forward without a graph, as of a reentrantly checkpointed block, registers no hook: nothing prefetches that block.
+  void register_pre_backward_hook(FlatParamHandle& handle, bool graph) {
     post_forward_order_.push_back(&handle);
-    handle.needs_pre_backward_unshard = true;
+    handle.needs_pre_backward_unshard = graph;
+  }
+  [[nodiscard]] bool reentrant() const {
+    const ActivationCheckpointing& checkpointing = program_.training().checkpointing;
+    return checkpointing.use_reentrant && checkpointing.kind == Checkpointing::full;
   }
 
   void unshard_and_wait(FlatParamHandle& handle) {

@@ -270,7 +270,7 @@ class TrainingLoop {
   void backward_layer(std::int32_t l) {
     const Checkpointing kind = checkpointing(l);
     const bool recomputes = kind == Checkpointing::full || kind == Checkpointing::selective_ops;
-    const bool reentrant = recomputes && program_.training().checkpointing.use_reentrant;
+    const bool reentrant = kind == Checkpointing::full && program_.training().checkpointing.use_reentrant;
     const auto modules = static_cast<std::int32_t>(type(l).modules.size());
     reentrant ? hooks_.pre_recompute(l) : hooks_.pre_backward(l);
     if (recomputes) forward_modules(l, 0, modules, Pass::recompute);

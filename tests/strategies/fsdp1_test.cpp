@@ -174,9 +174,12 @@ TEST(Fsdp1Reentrant, FrozenBlocksKeepTheirInputs) {
   const Schedule plain = valid_schedule(model(false)), held = valid_schedule(model(true));
   EXPECT_GE(most_alive(held, "gradient") - most_alive(plain, "gradient"), 9 * hidden);
   EXPECT_GE(most_alive(held, "gradient"), 11 * hidden);
-  // A block's pre-backward prefetches its own adapters; the block before follows when the first adapter's turn comes.
-  const auto backward = labels(held, Phase::backward);
+  // Not reentrant, a block's pre-backward prefetches its own adapters; the block before follows when the first adapter's turn comes.
+  const auto backward = labels(plain, Phase::backward);
   EXPECT_GT(place(backward, "FSDP::all_gather(transformer.h.10)"), place(backward, "backward(transformer.h.11)"));
+  // Reentrant, the forward had no graph and left no hooks: a block is gathered when it runs again, and not before.
+  const auto again = labels(held, Phase::backward);
+  EXPECT_GT(place(again, "FSDP::all_gather(transformer.h.11)"), place(again, "backward(lm_head)"));
 }
 
 }  // namespace
