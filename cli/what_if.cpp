@@ -66,7 +66,10 @@ std::vector<Change> memory_changes(const Scenario& base) {
         {"training.activation_checkpointing=full"});
   for (const char* strategy : {"fsdp2", "zero3"}) offer(base.strategy.name != strategy, strategy, choose_strategy(base, strategy));
   offer(true, "twice the nodes", {twice_the_nodes(base)});
-  offer(training.offload.optimizer == OffloadTarget::none, "CPU offload of the optimizer", {"training.offload={optimizer: cpu}"});
+  const bool deepspeed = base.strategy.name.starts_with("zero") && base.strategy.name != "zero_redundancy";
+  const bool fsdp = base.strategy.name == "fsdp1" || base.strategy.name == "fsdp2";  // theirs moves parameters and optimizer together
+  offer(deepspeed && training.offload.optimizer == OffloadTarget::none, "CPU offload of the optimizer", {"training.offload={optimizer: cpu}"});
+  offer(fsdp && training.offload.parameters == OffloadTarget::none, "CPU offload", {"training.offload={parameters: cpu, optimizer: cpu}"});
   return changes;
 }
 

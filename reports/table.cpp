@@ -92,7 +92,8 @@ std::string list_of(const std::vector<MemoryTerm>& terms, bool falling) {
   return out.empty() ? "nothing" : out;
 }
 
-std::string signed_share(double part) { return fmt::format("{:+.1f} %", 100 * part); }
+/// "+12.5 %"; a change beyond tenfold is told as a multiple.
+std::string relative(double part) { return part < 10 ? fmt::format("{:+.1f} %", 100 * part) : fmt::format("x {:.0f}", part + 1); }
 
 std::string explanation(const MemoryExplanation& e, const Memory& memory) {
   const bool scales = !e.terms.empty() && e.terms.front().on_twice_the_ranks;
@@ -106,7 +107,7 @@ std::string explanation(const MemoryExplanation& e, const Memory& memory) {
   if (e.cheapest) out += paragraph(fmt::format("The cheapest single change that {}: {}.", memory.fits ? "lowers it by 5 %" : "makes it fit", e.changes[*e.cheapest].text));
   else out += paragraph(memory.fits ? "No single change lowers it by 5 %." : "No single change makes it fit.");
   for (const MemoryChange& c : e.changes)
-    out += row(c.text, to_text(c.device_peak), fmt::format("{}; time a token {}, traffic {}", c.fits ? "fits" : "does not fit", signed_share(c.time), signed_share(c.traffic)));
+    out += row(c.text, to_text(c.device_peak), fmt::format("{}; time a token {}, traffic {}", c.fits ? "fits" : "does not fit", relative(c.time), relative(c.traffic)));
   return out;
 }
 

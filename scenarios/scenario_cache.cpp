@@ -40,6 +40,9 @@ void complete(Scenario& scenario, const Result<std::shared_ptr<const Model>>& mo
   check_compute(scenario, place_of(scenario.root, "training", "precision"), problems);
   if (!model) return append_at(problems, model.error(), place_of(scenario.root, "model", ""));
   scenario.model = *model;
+  const Offload& offload = scenario.training.offload;
+  if (offload.parameters == OffloadTarget::nvme || offload.optimizer == OffloadTarget::nvme)
+    scenario.warnings.push_back("offload to nvme is simulated as offload to host memory: the time of the drives is not counted");
   scenario.warnings.insert(scenario.warnings.end(), scenario.model->warnings.begin(), scenario.model->warnings.end());
   const auto layers = static_cast<std::int64_t>(scenario.model->layers->size());
   if (layers * scenario.training.gradient_accumulation_steps > most_layer_passes) {

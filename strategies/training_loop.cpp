@@ -161,7 +161,7 @@ class TrainingLoop {
     if (!needs_backward_[static_cast<std::size_t>(l)]) return false;
     const bool input = t.producer < 0;
     const bool saved = t.saved_by >= 0;
-    if (pass == Pass::recompute) return saved;
+    if (pass == Pass::recompute) return saved || input;  // checkpoint() itself keeps its arguments until the layer's backward is through
     switch (checkpointing(l)) {
       case Checkpointing::none: return saved;
       case Checkpointing::core_attention: return saved && !t.core_attention;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes kept for backward: published closed forms, measured counts, and hand-made sums.
+#include <map>
+
 #include "models_support.hpp"
+#include "shared_data.hpp"
 
 namespace shardsim::testing {
 namespace {
@@ -81,6 +84,25 @@ TEST(KeptForBackward, MeasuredCopiesOfTheHiddenState) {
     const double hidden = static_cast<double>(block.tensors.front().elements.value()) * 2;
     EXPECT_NEAR(static_cast<double>(kept(block).value()) / hidden + 1, copies, 0.1) << name;
   }
+}
+
+// The same from the table of published figures, for the models that are presets.
+TEST(KeptForBackward, PublishedCopiesOfTheHiddenState) {
+  const fs::path path = data() / "activation_memory.csv";
+  if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
+  const std::map<std::string, std::string> presets{{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"}, {"mistralai/Mistral-7B-v0.3", "mistral-7b"},
+                                                   {"deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "qwen3-8b"}, {"google/gemma-1.1-2b-it", "gemma-2b"}};
+  int compared = 0;
+  for (const auto& row : csv(path)) {
+    const auto known = presets.find(row[0]);
+    if (known == presets.end() || row[8].find("kept per layer") == std::string::npos) continue;
+    const auto model = model_of(*preset(known->second));
+    const LayerType& block = first_block(*model);
+    const double hidden = static_cast<double>(block.tensors.front().elements.value()) * 2;
+    EXPECT_NEAR(static_cast<double>(kept(block).value()) / hidden + 1, std::stod(row[9]), 0.02 * std::stod(row[9])) << row[0];
+    ++compared;
+  }
+  EXPECT_EQ(compared, 4);
 }
 
 // Compiled, norms keep the residual stream itself and the activation is computed again: 1 + 1, 1 + 1, q, k, v, context, copy 5, three of
