@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/simulate_json.hpp"
 
+#include <algorithm>
+
 #include "reports/csv.hpp"
 #include "sim/core/checkpoint_report.hpp"
 #include "sim/engine/memory_explanation.hpp"
@@ -153,15 +155,20 @@ Json simulate_json(const SimulationResult& result) {
   return json;
 }
 
+/// A column for every figure that any of the results has: a checkpoint may be asked of some of them only.
 std::string simulate_csv(std::span<const SimulationResult> results) {
-  std::string out;
+  std::vector<Json> rows;
+  std::vector<std::string> paths;
   for (const SimulationResult& result : results) {
-    const Json json = simulate_json(result);
-    const std::vector<std::string> paths = leaf_paths(json);
-    if (out.empty()) out += csv_row(paths);
+    rows.push_back(simulate_json(result));
+    for (std::string& path : leaf_paths(rows.back()))
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(std::move(path));
+  }
+  std::string out = results.empty() ? "" : csv_row(paths);
+  for (const Json& json : rows) {
     std::vector<std::string> fields;
     fields.reserve(paths.size());
-    for (const std::string& path : paths) fields.push_back(csv_field(*json.find(path)));
+    for (const std::string& path : paths) fields.push_back(json.find(path) ? csv_field(*json.find(path)) : "");
     out += csv_row(fields);
   }
   return out;

@@ -139,7 +139,7 @@ void ZeroStep::step_offloaded(const std::vector<BufferId>& host_gradients) {
   for (std::size_t i = 0; i < groups_.all().size(); ++i) {
     FlatGroup& group = groups_.all()[i];
     group.optimizer->emit({{{host_gradients[i]}, {group.partition}}});
-    const BufferId bit16 = build_.buffer({.label = {"param_buffer_of_bit16_for_cpu_offload", group.name}, .category = Category::optimizer_states,
+    const BufferId bit16 = build_.buffer({.label = {"param_buffer_of_bit16_for_cpu_offload", group.name}, .category = Category::communication_buffers,
                                           .persistent = true, .host = true, .dtype = config_.model, .pool = current_stream, .layout = group.shard,
                                           .elements = group.partition});
     build_.copy({"bit16_partition_buffer.copy_", group.name}, current_stream, {.source = group.master, .target = bit16, .count = group.partition});
