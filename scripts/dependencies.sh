@@ -8,7 +8,7 @@ packages=(g++ cmake ninja-build libyaml-cpp-dev libfmt-dev nlohmann-json3-dev li
 for argument in "$@"; do
   case "$argument" in
     --test) packages+=(libxml2-utils) ;;
-    --ci) packages+=(clang libclang-rt-14-dev libxml2-utils) ;;
+    --ci) packages+=(clang libclang-rt-14-dev libxml2-utils chromium iproute2 libsimgrid-dev) ;;
     *) echo "usage: $0 [--test] [--ci]" >&2; exit 2 ;;
   esac
 done
