@@ -37,6 +37,7 @@ constexpr std::array<Word<OptimizerKind>, 8> optimizer_words{{{"sgd", OptimizerK
                                                               {"lion", OptimizerKind::lion},
                                                               {"adafactor", OptimizerKind::adafactor},
                                                               {"muon", OptimizerKind::muon}}};
+constexpr std::array<Word<std::string_view>, 2> variant_words{{{"keller_jordan", "keller_jordan"}, {"dion", "dion"}}};  // of muon
 constexpr std::array<Word<Optimizer::Implementation>, 3> implementation_words{{{"foreach", Optimizer::Implementation::foreach},
                                                                                {"fused", Optimizer::Implementation::fused},
                                                                                {"for_loop", Optimizer::Implementation::for_loop}}};
@@ -105,7 +106,10 @@ Optimizer read_optimizer(const Node& node, Problems& problems) {
   optimizer.split_weight_decay = read_word(reader, "weight_decay_groups", weight_decay_words, false);
   optimizer.set_to_none = read_word(reader, "zero_grad", zero_grad_words, true);
   if (reader.has("clip_grad_norm")) optimizer.clip_grad_norm = reader.number("clip_grad_norm", 1, 0, 1e12);
-  optimizer.variant = reader.text("variant", "");
+  if (const Node* variant = reader.find("variant")) {
+    optimizer.variant = word_value<std::string_view>(*variant, "variant", variant_words, "", problems);
+    if (optimizer.kind != OptimizerKind::muon) problems.add(variant->where, "only muon has variants", {"leave out variant"});
+  }
   reader.finish();
   return optimizer;
 }

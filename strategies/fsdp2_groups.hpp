@@ -123,6 +123,7 @@ class ParamGroups {
   void reduce_scatter(ParamGroup& group, BufferId input, BufferId output);
   void all_reduce(ParamGroup& group, BufferId& output);
   [[nodiscard]] Buffer gradient_of(const ParamGroup& group);
+  void orthogonalize_updates();
   void to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream);
 
   Program& program_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "strategies/fsdp2_groups.hpp"
+#include "strategies/muon.hpp"
 
 namespace shardsim {
 namespace {
@@ -200,6 +201,19 @@ void ParamGroups::finish_backward() {
   }
 }
 
+/// Muon needs whole matrices; routed experts are sharded over a mesh of their own.
+void ParamGroups::orthogonalize_updates() {
+  const std::vector<bool> chosen = orthogonalized_parameters(program_.model());
+  for (const ShardMesh& mesh : {dense_, expert_mesh_}) {
+    std::vector<ParameterId> matrices;
+    for (const auto& group : groups_)
+      for (ParameterId p : group->trainable)
+        if (group->mesh.gather == mesh.gather && chosen[static_cast<std::size_t>(p.index)]) matrices.push_back(p);
+    dion_updates(program_, matrices, {.communicator = mesh.gather, .ranks = mesh.ranks, .sharded = mesh.ranks > 1});
+  }
+  optimizer_.updates_are_orthogonal();
+}
+
 void ParamGroups::step() {
   std::vector<OptimizerStep::Gradients> gradients;
   std::vector<BufferId> buffers;
@@ -216,6 +230,7 @@ void ParamGroups::step() {
   if (offloads(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
   optimizer_.unscale(gradients, dense_.gather, config_.stored);
   optimizer_.clip(gradients, dense_.gather, default_stream, config_.stored, false);
+  if (runs_dion(program_.job)) orthogonalize_updates();
   optimizer_.emit(gradients);
   zero_grad(program_, buffers);
 }

@@ -7,6 +7,7 @@
 #include "strategies/bucketing.hpp"
 #include "strategies/expert_parallel.hpp"
 #include "strategies/main_gradients.hpp"
+#include "strategies/muon.hpp"
 #include "strategies/optimizer_step.hpp"
 #include "strategies/sharding.hpp"
 #include "strategies/strategy_table.hpp"
@@ -229,10 +230,11 @@ class OlmoDdp final : public Hooks {
 
   /// Muon's Newton-Schulz needs whole matrices: one fp32 all-gather each, and every rank computes all of them.
   void gather_matrices() {
+    const std::vector<bool> orthogonalized = orthogonalized_parameters(program_.model());
     for (const UpdateSet& set : sets_)
       for (ParameterId p : set.parameters) {
         const Parameter& parameter = program_.model().at(p);
-        if (!set.sharded || !parameter.matrix()) continue;
+        if (!set.sharded || !orthogonalized[static_cast<std::size_t>(p.index)]) continue;
         const UnitId name = build_.unit(parameter.name);
         const Layout layout{.parameters = build_.parameters(std::span(&p, 1)),
                             .partition = Layout::Partition::each,

@@ -2,6 +2,10 @@
 #include "strategies/optimizer_step.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "strategies/muon.hpp"
 
 namespace shardsim {
 namespace {
@@ -37,19 +41,6 @@ std::int32_t kernels(OptimizerKind kind, Implementation implementation, std::siz
   return implementation == Implementation::for_loop ? passes * n : passes * std::max(1, n / 30);  // ~30 tensors a multi-tensor launch
 }
 
-/// Newton-Schulz iteration of muon: five rounds of X X^T, its square and a product, on the smaller side. Source: Muon, zeropower_via_newtonschulz5.
-void add_newton_schulz(Work& work, const Model& model, const std::vector<ParameterId>& parameters) {
-  for (ParameterId p : parameters) {
-    const Parameter& parameter = model.at(p);
-    if (parameter.shape.size() < 2) continue;
-    const std::int64_t rows = parameter.shape.front(), columns = parameter.elements.value() / rows;
-    const std::int64_t small = std::min(rows, columns), large = std::max(rows, columns);
-    work.products.push_back({small, small, large, 5});
-    work.products.push_back({small, small, small, 5});
-    work.products.push_back({small, large, small, 5});
-  }
-}
-
 }  // namespace
 
 int moment_count(OptimizerKind kind) {
@@ -83,21 +74,43 @@ static Elements factored_elements(const Model& model, const OptimizerTarget& tar
   return Elements{whole == 0 ? 0 : ceil_div(states * target.count.value(), whole)};
 }
 
+OptimizerStep::OptimizerStep(Program& program) : program_(program) {
+  if (program.training().optimizer.kind == OptimizerKind::muon) orthogonal_ = orthogonalized_parameters(program.model());
+}
+
+bool OptimizerStep::orthogonalizes(ParameterId parameter) const {
+  return !orthogonal_.empty() && orthogonal_[static_cast<std::size_t>(parameter.index)];
+}
+
+/// What of a target the optimizer updates element by element: all, but for muon's matrices, of which a shard has its share.
+Elements OptimizerStep::element_wise(const OptimizerTarget& target) const {
+  std::int64_t rest = 0, whole = 0;
+  for (ParameterId p : target.parameters) {
+    const std::int64_t n = program_.model().at(p).elements.value();
+    rest += orthogonalizes(p) ? 0 : n;
+    whole += n;
+  }
+  if (rest == whole) return target.count;
+  return Elements{static_cast<std::int64_t>((static_cast<__int128>(rest) * target.count.value() + whole - 1) / whole)};
+}
+
 void OptimizerStep::add(OptimizerTarget target) {
   ScheduleBuilder& build = program_.build;
   const int moments = moment_count(program_.training().optimizer.kind);
   const bool factored = program_.training().optimizer.kind == OptimizerKind::adafactor;
-  const auto declare = [&](const char* verb) {
+  const auto declare = [&](const char* verb, std::optional<Elements> part = {}) {
     return build.buffer({.label = {verb, target.label.unit},
                          .category = Category::optimizer_states,
                          .persistent = true,
                          .host = program_.training().offload.optimizer != OffloadTarget::none,
                          .dtype = moment_dtype(program_.training()),
                          .pool = ScheduleBuilder::compute_stream(),
-                         .layout = factored ? LayoutId{} : target.layout,
-                         .elements = factored ? factored_elements(program_.model(), target) : target.count});
+                         .layout = part ? LayoutId{} : target.layout,
+                         .elements = part.value_or(target.count)});
   };
-  if (factored) moments_.push_back({declare("exp_avg_sq row and column"), BufferId{}});
+  const Elements rest = element_wise(target);
+  if (factored) moments_.push_back({declare("exp_avg_sq row and column", factored_elements(program_.model(), target)), BufferId{}});
+  else if (!orthogonal_.empty()) moments_.push_back({declare("momentum"), rest > Elements{} ? declare("exp_avg_sq of AdamW's part", rest) : BufferId{}});
   else moments_.push_back({moments > 0 ? declare("exp_avg") : BufferId{}, moments > 1 ? declare("exp_avg_sq") : BufferId{}});
   targets_.push_back(std::move(target));
 }
@@ -106,12 +119,13 @@ Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) 
   Elements sum, largest;
   for (std::size_t t = first; t < last; ++t) {
     const OptimizerTarget& target = targets_[t];
-    sum += target.count;
+    sum += element_wise(target);
     if (target.parameters.empty()) largest = std::max(largest, target.count);  // one flat tensor
-    for (ParameterId p : target.parameters) largest = std::max(largest, std::min(program_.model().at(p).elements, target.count));
+    for (ParameterId p : target.parameters)
+      if (!orthogonalizes(p)) largest = std::max(largest, std::min(program_.model().at(p).elements, target.count));
   }
   const OptimizerKind kind = program_.training().optimizer.kind;
-  const bool adaptive = kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lion;
+  const bool adaptive = kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lion || kind == OptimizerKind::muon;
   switch (program_.training().optimizer.implementation) {
     case Implementation::fused: return {};
     case Implementation::foreach:
@@ -119,6 +133,17 @@ Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) 
     case Implementation::for_loop: return adaptive ? 2 * largest : largest;
   }
   return {};
+}
+
+/// Muon goes matrix by matrix, and AdamW over the rest before or after it.
+Bytes OptimizerStep::temporary_bytes(std::size_t first, std::size_t last) const {
+  const Training& training = program_.training();
+  Bytes most = bytes(temporary_elements(first, last), moment_count(training.optimizer.kind) > 0 ? moment_dtype(training) : DType::fp32);
+  if (!newton_schulz_) return most;
+  for (std::size_t t = first; t < last; ++t)
+    for (ParameterId p : targets_[t].parameters)
+      if (orthogonalizes(p)) most = std::max(most, newton_schulz_bytes(program_.model().at(p), false));
+  return most;
 }
 
 void OptimizerStep::create_states() {
@@ -133,11 +158,12 @@ void OptimizerStep::create_states() {
 /// The GPU's temporaries of one call of optimizer.step; none where a kernel fuses them away or the CPU steps.
 BufferId OptimizerStep::allocate_temporaries(std::size_t first, std::size_t last) {
   const Training& training = program_.training();
-  const Elements n = temporary_elements(first, last);
-  if (n == Elements{} || training.offload.optimizer != OffloadTarget::none || training.optimizer.kind == OptimizerKind::adamw_8bit) return {};
+  const Bytes size = temporary_bytes(first, last);
+  if (size == Bytes{} || training.offload.optimizer != OffloadTarget::none || training.optimizer.kind == OptimizerKind::adamw_8bit) return {};
+  const OptimizerKind kind = training.optimizer.kind;
+  const DType dtype = kind == OptimizerKind::muon ? DType::bf16 : moment_count(kind) > 0 ? moment_dtype(training) : DType::fp32;
   return program_.build.allocate({.label = {"optimizer temporaries", {}}, .category = Category::temporaries,
-                                  .dtype = moment_count(training.optimizer.kind) > 0 ? moment_dtype(training) : DType::fp32,
-                                  .pool = ScheduleBuilder::compute_stream(), .elements = n});
+                                  .dtype = dtype, .pool = ScheduleBuilder::compute_stream(), .elements = Elements{size.value() / size_of(dtype)}});
 }
 
 void OptimizerStep::emit(const std::vector<Gradients>& gradients) {
@@ -160,13 +186,16 @@ void OptimizerStep::update(std::size_t t, const Gradients& gradients) {
   const OptimizerKind kind = training.optimizer.kind;
   const OptimizerTarget& target = targets_[t];
   const std::size_t parts = gradients.buffers.size();
+  bool first = true;
   for (std::size_t i = 0; i < parts; ++i) {
     const Elements count = gradients.counts[i];
     if (count == Elements{}) continue;
     Work work;
     work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) * static_cast<double>(bytes(count, target.dtype).value()))};
     work.kernels = kernels(kind, training.optimizer.implementation, std::max<std::size_t>(1, target.parameters.size() / parts));
-    if (kind == OptimizerKind::muon && parts == 1) add_newton_schulz(work, program_.model(), target.parameters);
+    if (newton_schulz_ && std::exchange(first, false))
+      for (ParameterId p : target.parameters)
+        if (orthogonalizes(p)) add_newton_schulz(work, program_.model().at(p));
     build.update({"optimizer.step", target.label.unit}, ScheduleBuilder::compute_stream(),
                  {.optimizer = kind, .count = count, .work = build.work(std::move(work)), .parameters = target.weights, .gradients = gradients.buffers[i],
                   .first_moment = moments_[t].first, .second_moment = moments_[t].second, .on_host = training.offload.optimizer != OffloadTarget::none});

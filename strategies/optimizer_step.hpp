@@ -22,12 +22,13 @@ struct OptimizerTarget {
 /// Bytes of optimizer states for one element beyond the master copy: Adam 8, momentum 4 (fp32 moments), half of it under pure-bf16.
 [[nodiscard]] double state_bytes_per_element(const Training& training);
 
-/// Number of full-size moment buffers: 0 (sgd), 1 (momentum, lion, muon) or 2 (adam, adamw, 8-bit).
+/// Number of full-size moment buffers: 0 (sgd), 1 (momentum, lion, muon) or 2 (adam, adamw, 8-bit). Beside muon, AdamW keeps a second moment
+/// of what muon does not update.
 [[nodiscard]] int moment_count(OptimizerKind kind);
 
 class OptimizerStep {
  public:
-  explicit OptimizerStep(Program& program) : program_(program) {}
+  explicit OptimizerStep(Program& program);
 
   /// Declares the moments of a target. Warm: they are there from the start; else the first step makes them.
   /// Source: torch/optim/adamw.py, _init_group (lazy state).
@@ -56,11 +57,17 @@ class OptimizerStep {
   /// place. Nothing if the job does not clip.
   void clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync);
 
+  /// Muon: the updates come orthogonalised (dion's tasks, emitted before); without it the step orthogonalises all that its targets hold.
+  void updates_are_orthogonal() { newton_schulz_ = false; }
+
   [[nodiscard]] const std::vector<OptimizerTarget>& targets() const { return targets_; }
 
  private:
   struct Moments { BufferId first, second; };
+  [[nodiscard]] bool orthogonalizes(ParameterId parameter) const;
+  [[nodiscard]] Elements element_wise(const OptimizerTarget& target) const;
   [[nodiscard]] Elements temporary_elements(std::size_t first, std::size_t last) const;
+  [[nodiscard]] Bytes temporary_bytes(std::size_t first, std::size_t last) const;
   [[nodiscard]] BufferId allocate_temporaries(std::size_t first, std::size_t last);
   void update(std::size_t target, const Gradients& gradients);
   void create_states();
@@ -68,6 +75,8 @@ class OptimizerStep {
   Program& program_;
   std::vector<OptimizerTarget> targets_;
   std::vector<Moments> moments_;
+  std::vector<bool> orthogonal_;       // by parameter: muon's matrices; of other optimizers none
+  bool newton_schulz_ = true;
   Elements chunk_;                     // none: everything at once
   bool created_ = false;
 };

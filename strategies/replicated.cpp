@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "strategies/expert_parallel.hpp"
+#include "strategies/muon.hpp"
 
 namespace shardsim {
 
@@ -16,6 +17,7 @@ Replicated::Replicated(Program& program, LocalUpdate local)
       gradients_(program.model().parameters->size()),
       optimizer_(program) {
   const Precision& precision = program.training().precision;
+  if (runs_keller_jordan(program.job)) local_ = keller_jordan_update(program);
   if (!local_.synchronize && !overlapped()) local_ = {.storage = trainable_, .updated = trainable_};
   for (ParameterId p : local_.updated) updated_[static_cast<std::size_t>(p.index)] = true;
   const std::vector<ParameterId> frozen = ExpertParallel(program.job).local(parameters_where(program.model(), false));
@@ -102,6 +104,11 @@ void Replicated::step(const OptimizerStep::Gradients& all, const OptimizerStep::
   if (overlapped()) return;
   optimizer_.unscale({all}, {}, gradient_dtype());
   optimizer_.clip({all}, {}, {}, gradient_dtype(), false);
+  if (runs_dion(program_.job)) {
+    optimizer_.updates_are_orthogonal();
+    const std::int64_t ranks = program_.job.world_size;
+    dion_updates(program_, muon_matrices(program_.model()), {.communicator = program_.build.communicator("dp", "dp", ranks), .ranks = ranks});
+  }
   optimizer_.emit({own});
   if (master_.valid())
     program_.build.copy({"master to parameters", {}}, ScheduleBuilder::compute_stream(),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "strategies/muon.hpp"
 #include "strategies/strategy_table.hpp"
 #include "strategies/textbook.hpp"
 
@@ -63,6 +64,7 @@ Problems check(const Job& job) {
   if (job.world_size % replicas != 0)
     problems.add(options.where("replicate"),
                  "replicate: " + std::to_string(replicas) + " does not divide the world of " + std::to_string(job.world_size) + " ranks");
+  check_muon(job, problems);
   if (job.strategy.semantics == Semantics::framework) {
     if (!entry.make) problems.add({}, "strategy " + job.strategy.name + " has no framework semantics yet", {"use semantics: textbook"});
     if (entry.check && problems.empty()) entry.check(job, problems);
@@ -81,6 +83,8 @@ Schedule emit(const Job& job) {
   schedule.semantics = framework ? "framework" : "textbook";
   schedule.library = framework ? entry.info.library : "the papers: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277)";
   if (framework && entry.differs_because) schedule.differs_because = entry.differs_because(job);
+  if (const std::string muon = framework ? muon_differs(job) : ""; !muon.empty())
+    schedule.differs_because += (schedule.differs_because.empty() ? "" : "; ") + muon;
   if (framework && entry.warnings) schedule.warnings = entry.warnings(job);
   schedule.world_size = job.world_size;
   schedule.rank = job.rank;

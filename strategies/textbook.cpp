@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "strategies/muon.hpp"
 #include "strategies/optimizer_step.hpp"
 
 namespace shardsim {
@@ -46,6 +47,14 @@ TextbookPlan textbook_plan(const Job& job) {
   return plan;
 }
 
+/// AdamW's second moment of what muon does not update.
+static __int128 adamw_beside_muon(const Job& job) {
+  if (job.training.optimizer.kind != OptimizerKind::muon) return 0;
+  __int128 rest = job.model->trainable().value();
+  for (ParameterId p : muon_matrices(*job.model)) rest -= job.model->at(p).elements.value();
+  return rest * size_of(job.training.precision.moments);
+}
+
 Textbook textbook(const Job& job) {
   const TextbookPlan plan = textbook_plan(job);
   const Precision& precision = job.training.precision;
@@ -66,7 +75,7 @@ Textbook textbook(const Job& job) {
   const double states = (precision.master ? static_cast<double>(size_of(*precision.master)) : 0.0) + state_bytes_per_element(job.training);
   book.parameters = held(e_p * psi, plan.stage >= 3);
   book.gradients = held(e_g * trained, plan.stage >= 2);
-  book.optimizer_states = held(static_cast<__int128>(states * static_cast<double>(trained)), plan.stage >= 1);
+  book.optimizer_states = held(static_cast<__int128>(states * static_cast<double>(trained)) + adamw_beside_muon(job), plan.stage >= 1);
   return book;
 }
 

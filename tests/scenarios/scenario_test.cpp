@@ -85,6 +85,8 @@ TEST(Scenario, TrainingWords) {
   EXPECT_TRUE(s.training.optimizer.split_weight_decay);
   EXPECT_EQ(s.training.optimizer.clip_grad_norm, 1.0);
   EXPECT_FALSE(s.training.optimizer.set_to_none);
+  EXPECT_EQ(s.training.optimizer.variant, "");
+  EXPECT_EQ(good(base, {"training.optimizer={name: muon, variant: keller_jordan}"}).training.optimizer.variant, "keller_jordan");
   EXPECT_TRUE(s.training.compile);
   EXPECT_FALSE(s.training.warm);
   EXPECT_EQ(s.training.gradient_accumulation_steps, 4);
@@ -201,6 +203,8 @@ TEST(Scenario, BadValuesAreProblemsWithAPlace) {
       {"training.activation_checkpointing={evry: 2}", "activation_checkpointing needs a key 'every'"},
       {"training.precision={parameters: int8}", "parameters cannot be 'int8'"},
       {"training.optimizer={implementation: fused}", "optimizer needs a key 'name'"},
+      {"training.optimizer={name: muon, variant: dionn}", "did you mean 'dion'?"},
+      {"training.optimizer={name: adamw, variant: dion}", "only muon has variants"},
       {"training.offload=cpu", "offload is 'none' or a map"},
       {"training.precision={parameters: bf16, compute: fp8, gradientss: bf16}", "unknown key 'gradientss' in precision"},
       {"training.gradient_accumulation_steps=65536", "more than are simulated"},
