@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -334,14 +335,20 @@ TEST_F(SweepProcess, WhatARankThatDiesOwedIsDoneByTheOthers) {
 
 TEST_F(SweepProcess, WhenRankZeroDiesTheOthersSayItAndTheSweepGoesOnLater) {
   if (!fs::exists(SHARDSIM_EXECUTABLE)) GTEST_SKIP() << "the executable is not built";
-  const std::string sweep = write_sweep(4000);
+  const std::string sweep = write_sweep(6000);
   ASSERT_EQ(wait(start(sweep, path("whole.csv"))), 0);
-  const auto ranks = start_ranks(3, sweep, path("ranks.csv"));
+  const auto start_rank = [&](int rank) {
+    return start(sweep, path("ranks.csv"), {"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=3"});
+  };
+  // The others first: they look for rank 0 ten times a second, and one that came after its death would look for a minute.
+  const std::array others{start_rank(1), start_rank(2)};
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const pid_t zero = start_rank(0);
   wait_for_rows();
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // for the others to come: one that does not find rank 0 waits a minute
-  ::kill(ranks[0], SIGKILL);
-  EXPECT_EQ(wait(ranks[0]), -SIGKILL);
-  for (const std::size_t other : {1U, 2U}) EXPECT_EQ(wait(ranks[other]), 3);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ::kill(zero, SIGKILL);
+  EXPECT_EQ(wait(zero), -SIGKILL);
+  for (const pid_t other : others) EXPECT_EQ(wait(other), 3);
   ASSERT_FALSE(fs::exists(path("ranks.csv")));
   for (const pid_t rank : start_ranks(2, sweep, path("ranks.csv"))) EXPECT_EQ(wait(rank), 0);
   EXPECT_EQ(sorted_lines(path("whole.csv")), sorted_lines(path("ranks.csv")));
