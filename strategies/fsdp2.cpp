@@ -12,7 +12,7 @@ namespace {
 class Fsdp2 final : public Hooks {
  public:
   explicit Fsdp2(Program& program)
-      : program_(program), build_(program.build), config_(fsdp2_config(program.job)), groups_(program, config_), comm_(groups_.comm()) {}
+      : build_(program.build), config_(fsdp2_config(program.job)), groups_(program, config_), comm_(groups_.comm()) {}
 
   // [Note: root pre-forward] The all-gather streams wait for the default stream once, in the outermost pre-forward: no all-gather of a
   // micro-batch starts before the optimizer, or the previous backward, is done with the parameters.
@@ -121,7 +121,6 @@ class Fsdp2 final : public Hooks {
     groups_.unshard(*post_forward_order_[static_cast<std::size_t>(index)], Phase::backward);
   }
 
-  Program& program_;
   ScheduleBuilder& build_;
   Fsdp2Config config_;
   ParamGroups groups_;

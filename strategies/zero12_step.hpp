@@ -12,7 +12,7 @@ namespace shardsim {
 
 class ZeroStep {
  public:
-  ZeroStep(Program& program, const Zero12Config& config, FlatGroups& groups) : program_(program), build_(program.build), config_(config), groups_(groups) {}
+  ZeroStep(Program& program, const Zero12Config& config, FlatGroups& groups) : build_(program.build), config_(config), groups_(groups) {}
 
   /// check_overflow and scaled_global_norm: the host waits for both.
   void check_and_norm();
@@ -35,7 +35,6 @@ class ZeroStep {
   OpId all_reduce_scalar(const char* verb, const FlatGroup* group, DType dtype, Reduction reduction);
   OpId average_expert_norm(const FlatGroup& group);
 
-  Program& program_;
   ScheduleBuilder& build_;
   const Zero12Config& config_;
   FlatGroups& groups_;
