@@ -77,7 +77,9 @@ Line fit_line(const Point* points, std::size_t count) {
     damping = std::max(damping / 10, 1e-9);
     if (settled) break;
   }
-  return {std::exp(logs[0]), std::exp(logs[1]), cost};
+  // Times that do not grow with size drive log beta to minus infinity; a rate must stay finite, so the slope keeps a billionth of the time.
+  const double alpha = std::exp(logs[0]), flat = 1e-9 * points[count - 1].time / points[count - 1].size;
+  return {alpha, std::max(std::exp(logs[1]), flat), cost};
 }
 
 std::vector<Point> points_of(const Samples& samples) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "calibrate/collective_samples.hpp"
 #include "sim/engine/collective_curve.hpp"
 
@@ -55,6 +57,19 @@ TEST(SegmentFit, FewPointsGiveFewSegments) {
   const std::vector<CollectiveSegment> truth{{std::nullopt, microseconds(12), ByteRate{200e9}}};
   EXPECT_EQ(fit_segments(samples_of(truth, 20, 21), 4).size(), 1u);
   EXPECT_TRUE(fit_segments({}).empty());
+}
+
+TEST(SegmentFit, TimesThatFallOrStayGiveAFiniteRate) {
+  for (const double factor : {1.0, 0.9, 0.2}) {
+    Samples samples;
+    Seconds time = microseconds(4000);
+    for (int e = 10; e <= 20; e += 2, time = time * factor) samples.push_back({Bytes{std::int64_t{1} << e}, time, time, time, 1});
+    for (const int count : {0, 1, 2})
+      for (const CollectiveSegment& segment : fit_segments(samples, count)) {
+        EXPECT_TRUE(std::isfinite(segment.algbw.base())) << factor << ' ' << count;
+        EXPECT_TRUE(std::isfinite(segment.alpha.base())) << factor << ' ' << count;
+      }
+  }
 }
 
 TEST(SegmentFit, PlainLeastSquaresMissesSmallSizes) {
