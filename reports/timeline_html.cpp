@@ -16,14 +16,22 @@ constexpr std::int64_t resolution = 1500;
 
 double seconds(SimTime time) { return time.seconds().base(); }
 
-/// The highest point of each moment, so that no peak is lost.
-std::vector<MemoryPoint> thinned(const std::vector<MemoryPoint>& points, SimTime end) {
-  std::vector<MemoryPoint> out;
+struct MemoryState {
+  SimTime time;
+  ByCategory allocated;
+};
+
+/// The highest state of each moment, so that no peak is lost.
+std::vector<MemoryState> thinned(const Memory& memory, SimTime end) {
+  std::vector<MemoryState> out;
   std::int64_t moment = -1;
-  for (const MemoryPoint& point : points) {
+  MemoryState now{.time = {}, .allocated = memory.before};
+  for (const MemoryPoint& point : memory.timeline) {
+    apply(point, now.allocated);
+    now.time = point.time;
     const std::int64_t at = end.picoseconds() > 0 ? static_cast<std::int64_t>(seconds(point.time) / seconds(end) * static_cast<double>(resolution)) : 0;
-    if (at != moment) out.push_back(point);
-    else if (sum(point.allocated) > sum(out.back().allocated)) out.back() = point;
+    if (at != moment) out.push_back(now);
+    else if (sum(now.allocated) > sum(out.back().allocated)) out.back() = now;
     moment = at;
   }
   return out;
@@ -69,14 +77,14 @@ HtmlSection memory_section(const SimulationResult& result) {
                   .y = {.label = "allocated", .unit = HtmlAxis::Unit::bytes},
                   .stacked = true,
                   .end = end};
-  const std::vector<MemoryPoint> points = thinned(memory.timeline, result.timeline.end);
+  const std::vector<MemoryState> points = thinned(memory, result.timeline.end);
   TextGrid grid{.header = {"Category", "At the peak", "Bytes"}, .right = {false, true, true}, .rows = {}};
   for (std::size_t i = 0; i < category_count; ++i) {
     const std::string name = display_name(static_cast<Category>(i));
     if (memory.at_peak[i] != Bytes{}) grid.rows.push_back({name, to_text(memory.at_peak[i]), grouped(memory.at_peak[i].value())});
-    if (std::all_of(points.begin(), points.end(), [&](const MemoryPoint& p) { return p.allocated[i] == Bytes{}; })) continue;
+    if (std::all_of(points.begin(), points.end(), [&](const MemoryState& p) { return p.allocated[i] == Bytes{}; })) continue;
     Json::List data;
-    for (const MemoryPoint& p : points) data.push_back(point(seconds(p.time), p.allocated[i].value()));
+    for (const MemoryState& p : points) data.push_back(point(seconds(p.time), p.allocated[i].value()));
     chart.series.push_back({.label = name, .color = series_color(i), .data = std::move(data), .stack = "allocated"});
   }
   const auto peak = std::max_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return sum(a.allocated) < sum(b.allocated); });

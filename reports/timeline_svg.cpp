@@ -120,7 +120,7 @@ class Picture {
   /// Allocated bytes by pixel: the most of each.
   [[nodiscard]] std::vector<Bytes> highest() const {
     std::vector<Bytes> most(static_cast<std::size_t>(plot) + 1);
-    Bytes now = sum(result_.memory.timeline.front().allocated);  // what is there before the step allocates is not a point of its own
+    Bytes now = sum(result_.memory.before);
     int from = left;
     const auto fill = [&](int to) {
       for (int x = from; x <= to; ++x) most[static_cast<std::size_t>(x - left)] = std::max(most[static_cast<std::size_t>(x - left)], now);
@@ -128,7 +128,7 @@ class Picture {
     };
     for (const MemoryPoint& point : result_.memory.timeline) {
       fill(std::min(right, x_of(point.time)));
-      now = sum(point.allocated);
+      now += point.change;
     }
     fill(right);
     return most;

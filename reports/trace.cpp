@@ -28,7 +28,11 @@ class Writer {
     rows();
     for (const HostSlice& slice : result_.timeline.host) slice_event(host_row, slice.op, slice.begin, slice.end);
     for (const Slice& slice : result_.timeline.slices) slice_event(slice.stream.index + 2, slice.op, slice.begin, slice.end);
-    for (const MemoryPoint& point : result_.memory.timeline) counter_event(point);
+    ByCategory allocated = result_.memory.before;
+    for (const MemoryPoint& point : result_.memory.timeline) {
+      apply(point, allocated);
+      counter_event(point.time, allocated);
+    }
     out_ += "\n]}\n";
     return std::move(out_);
   }
@@ -85,11 +89,11 @@ class Writer {
   double flops_of(WorkId id) const { return id.valid() ? schedule_.at(id).flops().base() : 0; }
   std::int64_t memory_of(WorkId id) const { return id.valid() ? schedule_.at(id).memory.value() : 0; }
 
-  void counter_event(const MemoryPoint& point) {
+  void counter_event(SimTime time, const ByCategory& allocated) {
     std::string args;
     for (std::size_t i = 0; i < category_count; ++i)
-      fmt::format_to(std::back_inserter(args), R"({}"{}":{})", i == 0 ? "" : ",", category_names[i], point.allocated[i].value());
-    event(R"({{"ph":"C","name":"memory","pid":1,"tid":0,"ts":{},"args":{{{}}}}})", microseconds_text(nanoseconds(point.time)), args);
+      fmt::format_to(std::back_inserter(args), R"({}"{}":{})", i == 0 ? "" : ",", category_names[i], allocated[i].value());
+    event(R"({{"ph":"C","name":"memory","pid":1,"tid":0,"ts":{},"args":{{{}}}}})", microseconds_text(nanoseconds(time)), args);
   }
 
   const SimulationResult& result_;

@@ -140,7 +140,7 @@ void add_predictions(ExecutionResult& result, const Platform& platform, const Jo
     result.sent.predicted.push_back(steps * platform.predicted_payload(schedule));
     result.sent.tolerance = std::max(result.sent.tolerance, platform.tolerance(result.sent.predicted.back(), steps * payload_collectives(schedule)));
     result.control.predicted.push_back(steps * predicted_bytes(schedule).control);
-    result.peak.predicted.push_back(fold_memory(schedule, nullptr, 1).peak);
+    result.peak.predicted.push_back(fold_memory(schedule, 1).peak);
     if (!result.pools.empty()) result.pools[static_cast<std::size_t>(rank)].least = result.peak.predicted.back();
     result.strategy = schedule.strategy;
     result.semantics = schedule.semantics;

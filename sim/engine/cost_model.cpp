@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "sim/engine/cost_plan.hpp"
-
 namespace shardsim {
 namespace {
 
@@ -117,6 +115,10 @@ OpCost CostModel::cost(const Op& op, const Schedule& schedule) const {
   return std::visit([&](const auto& action) { return pricing.of(action); }, op.action);
 }
 
-std::vector<OpCost> CostModel::costs(const Schedule& schedule) const { return CostPlan(schedule).costs(*this, schedule); }
+std::vector<OpCost> CostModel::prices(const ReplayProgram& program) const {
+  std::vector<OpCost> prices(program.examples().size());
+  for (std::size_t i = 1; i < prices.size(); ++i) prices[i] = cost(program.schedule().at(program.examples()[i]), program.schedule());
+  return prices;
+}
 
 }  // namespace shardsim

@@ -28,8 +28,8 @@ class CostModel {
   [[nodiscard]] Seconds host_memory(Bytes touched) const;
 
   [[nodiscard]] OpCost cost(const Op& op, const Schedule& schedule) const;
-  /// Costs of all ops, by op index.
-  [[nodiscard]] std::vector<OpCost> costs(const Schedule& schedule) const;
+  /// By class of ops.
+  [[nodiscard]] std::vector<OpCost> prices(const ReplayProgram& program) const;
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
 
  private:

@@ -57,13 +57,14 @@ class StepGraph {
 };
 
 void StepGraph::add(const RankProgram& program) {
-  const Schedule& schedule = *program.schedule;
+  const Schedule& schedule = program.schedule();
   Cursor at{.host = start_,
             .stream = std::vector<Vertex>(schedule.streams.size(), start_),
             .collectives = std::vector<std::size_t>(schedule.communicators.size()),
             .device = {}};
   ends_.emplace_back();
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) ends_.back().push_back(add_op(schedule.ops[i], program.costs[i], schedule, at));
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i)
+    ends_.back().push_back(add_op(schedule.ops[i], program.cost(OpId{static_cast<std::int32_t>(i)}), schedule, at));
 }
 
 bool is_on_host(const Op& op) {

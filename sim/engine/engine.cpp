@@ -22,7 +22,7 @@ namespace {
 constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
 
 /// Something that takes device time: the head of a stream, or the collective of a meeting.
-struct Activity {
+struct Run {
   bool running = false;       ///< else it waits for its time, or there is none
   Picoseconds since = 0;      ///< `remaining` is as of this time
   Picoseconds remaining = 0;  ///< at full speed
@@ -91,7 +91,7 @@ class Replay {
  private:
   void add(const RankProgram& program) {
     Rank& rank = ranks_.emplace_back(Rank{.queues = RankQueues(program), .meeting_of = {}});
-    for (const Communicator& communicator : program.schedule->communicators) {
+    for (const Communicator& communicator : program.schedule().communicators) {
       rank.meeting_of.push_back(meeting_named(communicator.name));
       ++meetings_[rank.meeting_of.back()].size;
     }
@@ -132,7 +132,7 @@ class Replay {
       const auto s = static_cast<std::size_t>(woken);
       if (!queues.pass_waits(s)) continue;
       const std::int32_t op = queues.head(s);
-      if (queues.issued(op).collective)
+      if (queues.op(op).kind == ReplayOp::Kind::collective)
         arrive({r, s}, op);
       else
         schedule(ranks_[r].first_activity + s, queues.ready(s), queues.cost(op).device.picoseconds());
@@ -141,10 +141,10 @@ class Replay {
 
   void arrive(Place place, std::int32_t op) {
     const Rank& rank = ranks_[place.rank];
-    const Issued& issued = rank.queues.issued(op);
-    const std::size_t m = rank.meeting_of[static_cast<std::size_t>(issued.target)];
+    const ReplayOp& arrived = rank.queues.op(op);
+    const std::size_t m = rank.meeting_of[static_cast<std::size_t>(arrived.target)];
     Meeting& meeting = meetings_[m];
-    if (issued.turn != meeting.turn) return meeting.early.push_back(place);
+    if (arrived.turn != meeting.turn) return meeting.early.push_back(place);
     if (!meeting.present.empty()) check_match(meeting, rank.queues, op);
     meeting.ready = std::max(meeting.ready, rank.queues.ready(place.stream));
     meeting.duration = std::max(meeting.duration, rank.queues.cost(op).device.picoseconds());
@@ -154,8 +154,8 @@ class Replay {
 
   void check_match(const Meeting& meeting, const RankQueues& mine, std::int32_t op) const {
     const RankQueues& theirs = ranks_[meeting.present.front().rank].queues;
-    const Op& a = mine.schedule().at(OpId{op});
-    const Op& b = theirs.schedule().at(OpId{theirs.head(meeting.present.front().stream)});
+    const Op& a = mine.schedule().at(mine.op(op).op);
+    const Op& b = theirs.schedule().at(theirs.op(theirs.head(meeting.present.front().stream)).op);
     const auto& x = std::get<Communicate>(a.action);
     const auto& y = std::get<Communicate>(b.action);
     if (x.kind == y.kind && x.dtype == y.dtype && x.payload == y.payload) return;
@@ -282,7 +282,7 @@ class Replay {
   }
 
   void set_speed(std::size_t a, double speed) {
-    Activity& activity = activities_[a];
+    Run& activity = activities_[a];
     if (activity.speed == speed) return;
     const auto progress = static_cast<Picoseconds>(std::llround(static_cast<double>(now_ - activity.since) * activity.speed));
     activity.remaining -= std::min(activity.remaining, progress);
@@ -300,7 +300,7 @@ class Replay {
 
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
-  std::vector<Activity> activities_;  // of the meetings, then of every rank's streams
+  std::vector<Run> activities_;       // of the meetings, then of every rank's streams
   std::vector<Picoseconds> due_;      // by activity: when it starts or ends; apart from the rest because every event scans it
   std::vector<Place> places_;         // by activity; nothing for meetings
   std::vector<Place> leaving_, early_;
@@ -311,6 +311,18 @@ class Replay {
 };
 
 }  // namespace
+
+const OpCost& RankProgram::cost(OpId op) const {
+  const std::int32_t position = program->find(op);
+  return position < 0 ? prices.front() : cost(program->ops()[static_cast<std::size_t>(position)]);
+}
+
+RankProgram priced_op_by_op(const Schedule& schedule, std::span<const OpCost> costs) {
+  if (costs.size() != schedule.ops.size()) throw std::logic_error(fmt::format("{} costs for {} ops", costs.size(), schedule.ops.size()));
+  RankProgram priced{std::make_shared<const ReplayProgram>(schedule, ReplayProgram::Pricing::op_by_op), {OpCost{}}};
+  priced.prices.insert(priced.prices.end(), costs.begin(), costs.end());
+  return priced;
+}
 
 std::vector<Timeline> simulate(std::span<const RankProgram> programs, const Machine& machine) { return Replay(programs, machine).run(); }
 

@@ -2,10 +2,12 @@
 // Replays Schedules on a machine, event by event.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "sim/core/profile.hpp"
+#include "sim/engine/replay_program.hpp"
 #include "sim/engine/result.hpp"
 
 namespace shardsim {
@@ -14,7 +16,7 @@ namespace shardsim {
 enum class Resource : std::uint8_t { intra_node, network, host_link };
 inline constexpr std::size_t resource_count = 3;
 
-/// What one op costs, by op index. Ops that take no device time have a zero duration.
+/// What one op costs. Ops that take no device time have a zero duration.
 struct OpCost {
   SimTime device;                              ///< on its stream, alone on the machine
   SimTime host;                                ///< time the host needs to issue it
@@ -26,9 +28,18 @@ struct OpCost {
 /// The program of a class of alike ranks. Collectives of the same communicator name meet: the k-th of each program starts when all
 /// programs have reached it, and all end together.
 struct RankProgram {
-  const Schedule* schedule = nullptr;
-  std::vector<OpCost> costs;                   ///< one for each op
+  std::shared_ptr<const ReplayProgram> program;
+  std::vector<OpCost> prices;                  ///< by class
+
+  [[nodiscard]] const Schedule& schedule() const { return program->schedule(); }
+  [[nodiscard]] const OpCost& cost(const ReplayOp& op) const { return prices[static_cast<std::size_t>(op.price)]; }
+  /// Of any op of the schedule.
+  [[nodiscard]] const OpCost& cost(OpId op) const;
 };
+
+/// A program with a cost of its own for each op of the schedule, which must outlive it. Throws std::logic_error if there are more or
+/// fewer costs than ops.
+[[nodiscard]] RankProgram priced_op_by_op(const Schedule& schedule, std::span<const OpCost> costs);
 
 struct Machine {
   double overlap_slowdown = 0;                 ///< compute takes (1 + this) times as long while a collective runs beside it

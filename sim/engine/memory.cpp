@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <span>
-#include <stdexcept>
+#include <limits>
 #include <utility>
 
 namespace shardsim {
@@ -14,96 +13,74 @@ namespace {
 
 constexpr std::int64_t segment_step = std::int64_t{2} << 20;  // cudaMalloc's requests are multiples of 2 MiB
 
-class MemoryFold {
+/// Rounds to a granularity without a division where that is a power of two.
+class Rounding {
  public:
-  MemoryFold(const Schedule& schedule, std::int64_t granularity)
-      : schedule_(schedule), granularity_(granularity), is_power_of_two_(std::has_single_bit(static_cast<std::uint64_t>(granularity))),
-        pools_(schedule.streams.size()) {}
-
-  /// By op, when the default stream gets there; keeps points if given.
-  void keep_points_at(std::vector<SimTime> reached) {
-    reached_ = std::move(reached);
-    memory_.timeline.reserve(2 * schedule_.buffers.size());  // most are allocated once and freed once
+  explicit Rounding(std::int64_t granularity)
+      : granularity_(granularity), is_power_of_two_(std::has_single_bit(static_cast<std::uint64_t>(granularity))) {}
+  [[nodiscard]] Bytes operator()(Bytes size) const {
+    return is_power_of_two_ ? Bytes{(size.value() + granularity_ - 1) & -granularity_} : round_up(size, granularity_);
   }
 
-  Memory run() && {
-    find_changes();
-    for (std::size_t i = 0; i < alive_first_.size(); ++i)
-      if (alive_first_[i]) change(schedule_.buffers[i], 1);
+ private:
+  std::int64_t granularity_;
+  bool is_power_of_two_;
+};
+
+MemoryChange change(const Buffer& buffer, Bytes bytes, OpId op) {
+  return {.bytes = bytes, .op = op, .pool = static_cast<std::int16_t>(buffer.pool.index), .category = buffer.category, .host = buffer.host};
+}
+
+class MemoryFold {
+ public:
+  explicit MemoryFold(std::size_t pools) : pools_(pools) {}
+
+  /// What is alive before the step.
+  void begin(std::span<const MemoryChange> changes) {
+    for (const MemoryChange& c : changes) total_ += add(c);
+    memory_.before = held_;
     note_peak(OpId{});
-    const std::int32_t first = first_of_step();
-    const auto step = std::partition_point(changes_.begin(), changes_.end(), [&](const Change& c) { return c.op < first; });
-    reached_.empty() ? fold<false>({changes_.begin(), step}) : fold<true>({changes_.begin(), step});
-    note_persistent();
-    reached_.empty() ? fold<false>({step, changes_.end()}) : fold<true>({step, changes_.end()});
+  }
+
+  void fold(std::span<const MemoryChange> changes) {
+    Bytes total = total_, peak = memory_.peak;  // in registers: these two are all that most changes meet
+    for (const MemoryChange& c : changes) {
+      total += add(c);
+      if (total <= peak) continue;
+      total_ = peak = total;
+      note_peak(c.op);
+    }
+    total_ = total;
+  }
+
+  void note_persistent() {
+    for (Category c : {Category::parameters, Category::gradients, Category::optimizer_states})
+      memory_.persistent[static_cast<std::size_t>(c)] = held_[static_cast<std::size_t>(c)];
+  }
+
+  Memory finish() && {
     memory_.resident = total_;
     for (const Pool& pool : pools_) memory_.reserved_peak += round_up(pool.peak, segment_step);
     return std::move(memory_);
   }
 
  private:
-  /// An op that allocates or frees.
-  struct Change {
-    std::int32_t op, buffer;
-    bool frees;
-  };
   struct Pool {
     Bytes held, peak;
   };
 
-  /// The ops are walked once: they fill a cache several times over, their changes do not.
-  void find_changes() {
-    changes_.reserve(2 * schedule_.buffers.size());
-    alive_first_.resize(schedule_.buffers.size());
-    for (std::size_t i = 0; i < alive_first_.size(); ++i)
-      alive_first_[i] = schedule_.buffers[i].persistent && !schedule_.buffers[i].view_of.valid();
-    for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
-      const Action& action = schedule_.ops[i].action;
-      const auto op = static_cast<std::int32_t>(i);
-      if (const auto* allocation = std::get_if<Allocate>(&action)) {
-        changes_.push_back({op, allocation->buffer.index, false});
-        alive_first_[static_cast<std::size_t>(allocation->buffer.index)] = 0;
-      } else if (const auto* release = std::get_if<Free>(&action)) {
-        changes_.push_back({op, release->buffer.index, true});
-      }
-    }
-  }
-
-  /// The step's ops are the last.
-  [[nodiscard]] std::int32_t first_of_step() const {
-    const auto& ops = schedule_.ops;
-    const auto before = std::find_if(ops.rbegin(), ops.rend(), [](const Op& op) { return op.phase != Phase::step; });
-    return static_cast<std::int32_t>(ops.rend() - before);
-  }
-
-  template <bool points>
-  void fold(std::span<const Change> changes) {
-    for (const Change& c : changes) {
-      const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(c.buffer)];
-      change(buffer, c.frees ? -1 : 1);
-      if (total_ > memory_.peak) note_peak(OpId{c.op});
-      if constexpr (points)
-        if (!buffer.host) memory_.timeline.push_back({reached_[static_cast<std::size_t>(c.op)], OpId{c.op}, held_});
-    }
-  }
-
-  void change(const Buffer& buffer, std::int64_t sign) {
-    const Bytes size = sign * rounded(buffer.size());
-    if (buffer.host) {
-      pinned_ += size;
+  /// Returns the change of the device's memory.
+  Bytes add(const MemoryChange& c) {
+    if (c.host) {
+      pinned_ += c.bytes;
       memory_.host_pinned = std::max(memory_.host_pinned, pinned_);
-      return;
+      return {};
     }
-    held_[static_cast<std::size_t>(buffer.category)] += size;
-    total_ += size;
-    Pool& pool = pools_[static_cast<std::size_t>(buffer.pool.index)];
-    pool.held += size;
+    held_[static_cast<std::size_t>(c.category)] += c.bytes;
+    Pool& pool = pools_[static_cast<std::size_t>(c.pool)];
+    pool.held += c.bytes;
     pool.peak = std::max(pool.peak, pool.held);
-  }
-
-  /// A division a change would be a third of the fold.
-  [[nodiscard]] Bytes rounded(Bytes size) const {
-    return is_power_of_two_ ? Bytes{(size.value() + granularity_ - 1) & -granularity_} : round_up(size, granularity_);
+    return c.bytes;
   }
 
   void note_peak(OpId op) {
@@ -112,49 +89,83 @@ class MemoryFold {
     memory_.at_peak = held_;
   }
 
-  void note_persistent() {
-    for (Category c : {Category::parameters, Category::gradients, Category::optimizer_states})
-      memory_.persistent[static_cast<std::size_t>(c)] = held_[static_cast<std::size_t>(c)];
-  }
-
-  const Schedule& schedule_;
-  std::vector<SimTime> reached_;  // by op; empty: no points are kept
-  std::int64_t granularity_;
-  bool is_power_of_two_;
-  std::vector<Change> changes_;
-  std::vector<char> alive_first_;  // by buffer, as initially_alive() has it
-  std::vector<Pool> pools_;        // by stream
+  std::vector<Pool> pools_;  // by stream
   ByCategory held_{};
   Bytes total_, pinned_;
   Memory memory_;
 };
 
-/// A host that runs far ahead issues the whole step in its first moments. Points are therefore placed where the default stream gets to:
-/// at the begin of its next op. Their order, and with it every figure, stays the host's.
-std::vector<SimTime> reached_by_default_stream(const Schedule& schedule, const Timeline& timeline) {
-  std::vector<SimTime> reached(schedule.ops.size());
-  auto end = reached.end();
-  SimTime next = timeline.end;
-  for (auto slice = timeline.slices.rbegin(); slice != timeline.slices.rend(); ++slice) {
-    if (slice->stream.index != 0) continue;
-    const auto behind = reached.begin() + slice->op.index + 1;
-    std::fill(behind, end, next);
-    end = behind;
-    next = slice->begin;
-  }
-  std::fill(reached.begin(), end, next);
-  return reached;
+/// The step's ops are the last.
+OpId first_of_step(const Schedule& schedule) {
+  const auto before = std::find_if(schedule.ops.rbegin(), schedule.ops.rend(), [](const Op& op) { return op.phase != Phase::step; });
+  return OpId{static_cast<std::int32_t>(schedule.ops.rend() - before)};
 }
 
 }  // namespace
 
-Memory fold_memory(const Schedule& schedule, const Timeline* timeline, std::int64_t granularity, bool keep_points) {
-  MemoryFold fold(schedule, granularity);
-  if (keep_points && timeline != nullptr) fold.keep_points_at(reached_by_default_stream(schedule, *timeline));
-  Memory memory = std::move(fold).run();
+std::vector<MemoryChange> memory_changes(const Schedule& schedule, std::int64_t granularity) {
+  const Rounding rounded(granularity);
+  std::vector<MemoryChange> changes;
+  changes.reserve(2 * schedule.buffers.size());  // most are allocated once and freed once
+  std::vector<bool> allocated(schedule.buffers.size());
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const Action& action = schedule.ops[i].action;
+    const OpId op{static_cast<std::int32_t>(i)};
+    if (const auto* allocation = std::get_if<Allocate>(&action)) {
+      const Buffer& buffer = schedule.at(allocation->buffer);
+      changes.push_back(change(buffer, rounded(buffer.size()), op));
+      if (buffer.persistent) allocated[static_cast<std::size_t>(allocation->buffer.index)] = true;
+    } else if (const auto* release = std::get_if<Free>(&action)) {
+      const Buffer& buffer = schedule.at(release->buffer);
+      changes.push_back(change(buffer, -1 * rounded(buffer.size()), op));
+    }
+  }
+  std::vector<MemoryChange> before;  // as initially_alive() has it
+  for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {
+    const Buffer& buffer = schedule.buffers[i];
+    if (buffer.persistent && !buffer.view_of.valid() && !allocated[i]) before.push_back(change(buffer, rounded(buffer.size()), OpId{}));
+  }
+  changes.insert(changes.begin(), before.begin(), before.end());
+  return changes;
+}
+
+Memory fold_memory(const Schedule& schedule, std::span<const MemoryChange> changes) {
+  const auto from = [&](OpId op) {
+    return std::partition_point(changes.begin(), changes.end(), [&](const MemoryChange& c) { return c.op < op; });
+  };
+  const auto forward = from(OpId{0}), step = from(first_of_step(schedule));
+  MemoryFold fold(schedule.streams.size());
+  fold.begin({changes.begin(), forward});
+  fold.fold({forward, step});
+  fold.note_persistent();
+  fold.fold({step, changes.end()});
+  Memory memory = std::move(fold).finish();
   memory.peak_at = describe_peak(schedule, memory.peak_op);
   if (memory.peak_op.valid()) memory.peak_phase = schedule.at(memory.peak_op).phase;
   return memory;
+}
+
+Memory fold_memory(const Schedule& schedule, std::int64_t granularity) { return fold_memory(schedule, memory_changes(schedule, granularity)); }
+
+std::vector<MemoryPoint> memory_timeline(std::span<const MemoryChange> changes, const Timeline& timeline) {
+  std::vector<MemoryPoint> points(changes.size());
+  auto point = points.begin();  // push_back would write the end of the vector to memory each time
+  auto change = std::find_if(changes.begin(), changes.end(), [](const MemoryChange& c) { return c.op.valid(); });
+  const auto place = [&](SimTime time, OpId before) {
+    for (; change != changes.end() && change->op < before; ++change) {
+      if (change->host) continue;
+      point->time = time;  // member by member: a whole point would be put together elsewhere first, and read back before it is there
+      point->change = change->bytes;
+      point->op = change->op;
+      point->category = change->category;
+      ++point;
+    }
+  };
+  for (const Slice& slice : timeline.slices)
+    if (slice.stream.index == 0) place(slice.begin, slice.op);  // ops of a stream run in order
+  place(timeline.end, OpId{std::numeric_limits<std::int32_t>::max()});
+  points.erase(point, points.end());
+  return points;
 }
 
 std::string describe_peak(const Schedule& schedule, OpId op) {

@@ -2,16 +2,34 @@
 // Memory over the step: a fold over the Schedule in host order.
 #pragma once
 
-#include "sim/core/profile.hpp"
+#include <span>
+#include <vector>
+
 #include "sim/engine/result.hpp"
 
 namespace shardsim {
 
-/// Allocated memory by category, its peak and breakdown, persistent and resident bytes. Sizes are rounded up to the allocator's
-/// `granularity` (512 bytes on CUDA, 1 to count exact bytes). with `keep_points` every change is kept
-/// for charts and traces, at the time when the default stream of `timeline` gets there.
-/// Reserved memory follows the simple rule of one pool a stream: the sum of each pool's own peak, rounded up to 2 MiB.
-[[nodiscard]] Memory fold_memory(const Schedule& schedule, const Timeline* timeline, std::int64_t granularity = 512, bool keep_points = false);
+/// What an op does to the allocated memory; of no op where a buffer is alive before the step.
+struct MemoryChange {
+  Bytes bytes;  ///< less than zero: freed
+  OpId op{};
+  std::int16_t pool = 0;  ///< stream whose pool it is
+  Category category = Category::temporaries;
+  bool host = false;  ///< pinned host memory
+};
+
+/// In host order. Sizes are rounded up to the allocator's `granularity` (512 bytes on CUDA, 1 to count exact bytes).
+[[nodiscard]] std::vector<MemoryChange> memory_changes(const Schedule& schedule, std::int64_t granularity = 512);
+
+/// Allocated memory by category, its peak and breakdown, persistent and resident bytes. Reserved memory follows the simple rule of one
+/// pool a stream: the sum of each pool's own peak, rounded up to 2 MiB. `changes` are the schedule's.
+[[nodiscard]] Memory fold_memory(const Schedule& schedule, std::span<const MemoryChange> changes);
+[[nodiscard]] Memory fold_memory(const Schedule& schedule, std::int64_t granularity = 512);
+
+/// Every change of device memory in the step, for charts and traces. A host that runs far ahead issues the whole step in its first
+/// moments; changes are therefore placed where the default stream of `timeline` gets to: at the begin of its next op. Their order, and
+/// with it every figure, stays the host's.
+[[nodiscard]] std::vector<MemoryPoint> memory_timeline(std::span<const MemoryChange> changes, const Timeline& timeline);
 
 /// "unsharded(model.layers.31), backward of micro-batch 1": where in the step an allocation stands.
 [[nodiscard]] std::string describe_peak(const Schedule& schedule, OpId op);

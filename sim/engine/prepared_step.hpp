@@ -4,15 +4,17 @@
 
 #include <memory>
 
-#include "sim/engine/cost_plan.hpp"
+#include "sim/engine/memory.hpp"
+#include "sim/engine/replay_program.hpp"
 #include "sim/engine/simulation.hpp"
 
 namespace shardsim {
 
 struct PreparedStep {
   std::shared_ptr<const Schedule> schedule;
-  CostPlan costs;
+  std::shared_ptr<const ReplayProgram> program;
   Traffic traffic;  ///< without the names of cost models and what the papers count
+  std::vector<MemoryChange> memory_changes;
   Memory memory;    ///< of the schedule's own buffers, without points
   Flops hardware_flops;
 };

@@ -52,9 +52,12 @@ using ByCategory = std::array<Bytes, category_count>;
 /// One change of the allocated memory, in host order, at the time when the default stream gets there.
 struct MemoryPoint {
   SimTime time;
+  Bytes change;  ///< less than zero: freed
   OpId op;
-  ByCategory allocated;
+  Category category = Category::temporaries;
 };
+/// The allocated memory after a change of it.
+inline void apply(const MemoryPoint& point, ByCategory& allocated) { allocated[static_cast<std::size_t>(point.category)] += point.change; }
 
 struct Memory {
   Bytes peak;
@@ -66,11 +69,12 @@ struct Memory {
   ByCategory persistent{};       ///< parameters, gradients and states alive together at the end of backward
   Bytes resident;                ///< allocated after the step
   ByCategory at_peak{};
+  ByCategory before{};           ///< allocated when the step begins
   Bytes reserved_peak;
   Bytes overhead;
   Bytes device_peak;
   Bytes host_pinned;             ///< pinned host memory of the rank (offload)
-  std::vector<MemoryPoint> timeline;  ///< filled when asked for
+  std::vector<MemoryPoint> timeline;  ///< from `before` on; filled when asked for
 };
 
 struct StepTime {

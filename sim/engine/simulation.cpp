@@ -58,8 +58,8 @@ void add_workspace(Bytes workspace, Memory& memory) {
   memory.peak += workspace;
   memory.at_peak[temporaries] += workspace;
   memory.resident += workspace;
+  memory.before[temporaries] += workspace;
   memory.reserved_peak += round_up(workspace, segment_step);
-  for (MemoryPoint& point : memory.timeline) point.allocated[temporaries] += workspace;
 }
 
 /// What the driver counts beyond the allocator.
@@ -86,7 +86,8 @@ std::int64_t granularity(const Schedule& schedule) { return is_textbook(schedule
 void add_memory(const PreparedStep& step, const Profile& profile, const Detail& detail, SimulationResult& result) {
   const Schedule& schedule = *step.schedule;
   Memory& memory = result.memory;
-  memory = detail.timeline ? fold_memory(schedule, &result.timeline, granularity(schedule), true) : step.memory;
+  memory = step.memory;
+  if (detail.timeline) memory.timeline = memory_timeline(step.memory_changes, result.timeline);
   add_workspace(profile.overheads.cublas_workspace, memory);
   memory.overhead = overhead(schedule, profile);
   if (detail.allocator && !is_textbook(schedule)) reserve(schedule, profile, *detail.allocator, result);
@@ -170,10 +171,12 @@ StepTime step_time(const PreparedStep& prepared, const CostModel& costs, const J
 
 PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements parameters) {
   PreparedStep step{.schedule = nullptr,
-                    .costs = CostPlan(*schedule),
+                    .program = std::make_shared<const ReplayProgram>(*schedule),
                     .traffic = account(*schedule, parameters),
-                    .memory = fold_memory(*schedule, nullptr, granularity(*schedule)),
+                    .memory_changes = memory_changes(*schedule, granularity(*schedule)),
+                    .memory = {},
                     .hardware_flops = hardware_flops(*schedule)};
+  step.memory = fold_memory(*schedule, step.memory_changes);
   step.schedule = std::move(schedule);
   return step;
 }
@@ -181,7 +184,7 @@ PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements par
 SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail) {
   const Cluster& cluster = costs.cluster();
   const Schedule& schedule = *step.schedule;
-  const RankProgram program{.schedule = &schedule, .costs = step.costs.costs(costs, schedule)};
+  const RankProgram program{.program = step.program, .prices = costs.prices(*step.program)};
   SimulationResult result;
   result.model_name = job.model_name;
   result.parameters = job.parameters;
@@ -191,7 +194,7 @@ SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs
   result.warnings = schedule.warnings;
 
   result.timeline = std::move(simulate({&program, 1}, {.overlap_slowdown = cluster.profile.gpu.overlap_slowdown}).front());
-  const TimeSplit split = split_time(schedule, program.costs, result.timeline);
+  const TimeSplit split = split_time(program, result.timeline);
   result.step = step_time(step, costs, job, split, result.timeline.end);
 
   result.traffic = traffic(step, costs, job.parameters);

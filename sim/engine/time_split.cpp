@@ -8,10 +8,6 @@
 namespace shardsim {
 namespace {
 
-/// In the order of precedence of TimeSplit.
-enum class Activity : std::uint8_t { kernel, update, collective, link };
-constexpr std::size_t activity_count = 4;
-
 struct Interval {
   Activity activity;
   SimTime begin, end;
@@ -30,18 +26,6 @@ class Cover {
  private:
   SimTime length_, until_;
 };
-
-Activity activity_of(const Op& op) {
-  if (std::holds_alternative<Communicate>(op.action)) return Activity::collective;
-  if (std::holds_alternative<Update>(op.action)) return Activity::update;
-  const auto* copy = std::get_if<Copy>(&op.action);
-  return copy != nullptr && copy->path != CopyPath::device ? Activity::link : Activity::kernel;
-}
-
-bool is_host_update(const Op& op) {
-  const auto* update = std::get_if<Update>(&op.action);
-  return update != nullptr && update->on_host;
-}
 
 void add_unions(const std::vector<Interval>& intervals, SimTime end, TimeSplit& split) {
   std::array<Cover, activity_count> up_to, alone;  // of the activities up to one in precedence; of that one
@@ -65,8 +49,8 @@ class CollectiveTimes {
  public:
   explicit CollectiveTimes(std::size_t communicators) : by_(communicators) {}
 
-  void add(const Communicate& collective, OpId op, SimTime time) {
-    OfCommunicator& mine = by_[static_cast<std::size_t>(collective.communicator.index)];
+  void add(std::int32_t communicator, OpId op, SimTime time) {
+    OfCommunicator& mine = by_[static_cast<std::size_t>(communicator)];
     mine.sum += time;
     if (mine.op.valid() && time <= mine.longest) return;
     mine.longest = time;
@@ -91,31 +75,32 @@ class CollectiveTimes {
   std::vector<OfCommunicator> by_;
 };
 
-/// What ran on streams, by begin. The one walk over the ops: they are far apart in memory.
-std::vector<Interval> intervals_on_streams(const Schedule& schedule, const Timeline& timeline, CollectiveTimes& collectives) {
+const ReplayOp& replayed(const ReplayProgram& program, OpId op) { return program.ops()[static_cast<std::size_t>(program.find(op))]; }
+
+/// What ran on streams, by begin.
+std::vector<Interval> intervals_on_streams(const ReplayProgram& program, const Timeline& timeline, CollectiveTimes& collectives) {
   std::vector<Interval> intervals;
   intervals.reserve(timeline.slices.size());
   for (const Slice& slice : timeline.slices) {
-    const Op& op = schedule.at(slice.op);
-    intervals.push_back({activity_of(op), slice.begin, slice.end});
-    if (const auto* collective = std::get_if<Communicate>(&op.action)) collectives.add(*collective, slice.op, slice.end - slice.begin);
+    const ReplayOp& op = replayed(program, slice.op);
+    intervals.push_back({op.activity, slice.begin, slice.end});
+    if (op.kind == ReplayOp::Kind::collective) collectives.add(op.target, slice.op, slice.end - slice.begin);
   }
   return intervals;
 }
 
 /// Puts what ran on the host in its place.
-void add_host_updates(const Schedule& schedule, const Timeline& timeline, std::vector<Interval>& intervals) {
+void add_host_updates(const ReplayProgram& program, const Timeline& timeline, std::vector<Interval>& intervals) {
   for (const HostSlice& slice : timeline.host)
-    if (is_host_update(schedule.at(slice.op))) intervals.push_back({Activity::update, slice.begin, slice.end});
+    if (replayed(program, slice.op).kind == ReplayOp::Kind::host_update) intervals.push_back({Activity::update, slice.begin, slice.end});
   std::stable_sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
 }
 
-void add_host(const Schedule& schedule, std::span<const OpCost> costs, TimeSplit& split) {
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    const OpCost& cost = costs[i];
+void add_host(const RankProgram& program, TimeSplit& split) {
+  for (const ReplayOp& op : program.program->ops()) {
+    const OpCost& cost = program.cost(op);
     split.host_busy += cost.host;
-    // Of few ops is there a need to look: kernels, collectives and what costs nothing are no updates on the host.
-    if (cost.compute || cost.collective || cost.host + cost.device == SimTime{} || !is_host_update(schedule.ops[i])) continue;
+    if (op.kind != ReplayOp::Kind::host_update) continue;
     split.host_busy += cost.device;
     split.host_updates += cost.host + cost.device;
   }
@@ -123,12 +108,12 @@ void add_host(const Schedule& schedule, std::span<const OpCost> costs, TimeSplit
 
 }  // namespace
 
-TimeSplit split_time(const Schedule& schedule, std::span<const OpCost> costs, const Timeline& timeline) {
+TimeSplit split_time(const RankProgram& program, const Timeline& timeline) {
   TimeSplit split;
-  add_host(schedule, costs, split);
-  CollectiveTimes collectives(schedule.communicators.size());
-  std::vector<Interval> intervals = intervals_on_streams(schedule, timeline, collectives);
-  if (split.host_updates > SimTime{}) add_host_updates(schedule, timeline, intervals);
+  add_host(program, split);
+  CollectiveTimes collectives(program.schedule().communicators.size());
+  std::vector<Interval> intervals = intervals_on_streams(*program.program, timeline, collectives);
+  if (split.host_updates > SimTime{}) add_host_updates(*program.program, timeline, intervals);
   add_unions(intervals, timeline.end, split);
   collectives.tell(split);
   return split;

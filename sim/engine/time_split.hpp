@@ -2,8 +2,6 @@
 // Where the time of a replayed step went.
 #pragma once
 
-#include <span>
-
 #include "sim/engine/engine.hpp"
 
 namespace shardsim {
@@ -23,6 +21,6 @@ struct TimeSplit {
   OpId longest_collective;  ///< on the communicator that runs longest; none if there is no collective
 };
 
-[[nodiscard]] TimeSplit split_time(const Schedule& schedule, std::span<const OpCost> costs, const Timeline& timeline);
+[[nodiscard]] TimeSplit split_time(const RankProgram& program, const Timeline& timeline);
 
 }  // namespace shardsim

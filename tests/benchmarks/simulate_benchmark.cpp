@@ -43,6 +43,12 @@ struct Llama {
     job = {.model = model.get(), .training = training, .strategy = {.name = "fsdp2"}, .world_size = 64};
   }
 
+  [[nodiscard]] RankProgram program(const Schedule& schedule) const {
+    RankProgram program{std::make_shared<const ReplayProgram>(schedule), {}};
+    program.prices = costs.prices(*program.program);
+    return program;
+  }
+
   [[nodiscard]] JobFacts facts() const {
     return {.model_name = model->name,
             .parameters = model->total(),
@@ -70,38 +76,42 @@ void emit_a_schedule(benchmark::State& state) {
 }
 BENCHMARK(emit_a_schedule)->Unit(benchmark::kMicrosecond);
 
-void cost_the_ops(benchmark::State& state) {
+/// What a replay needs of the schedule, and its memory: once for a schedule.
+void prepare_a_replay(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
-  for (auto _ : state) benchmark::DoNotOptimize(llama().costs.costs(schedule));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(ReplayProgram(schedule));
+    benchmark::DoNotOptimize(memory_changes(schedule));
+  }
 }
-BENCHMARK(cost_the_ops)->Unit(benchmark::kMicrosecond);
+BENCHMARK(prepare_a_replay)->Unit(benchmark::kMicrosecond);
 
-/// The engine and the memory fold: the part that 100 microseconds are meant for.
+void price_the_ops(benchmark::State& state) {
+  const Schedule schedule = emit(llama().job);
+  const ReplayProgram program(schedule);
+  for (auto _ : state) benchmark::DoNotOptimize(llama().costs.prices(program));
+  state.counters["prices"] = static_cast<double>(program.examples().size());
+}
+BENCHMARK(price_the_ops)->Unit(benchmark::kMicrosecond);
+
+/// The engine, the fold of memory and the point of every allocation and release: the part that 100 microseconds are meant for.
 void replay(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
-  const RankProgram program{.schedule = &schedule, .costs = llama().costs.costs(schedule)};
+  const RankProgram program = llama().program(schedule);
+  const std::vector<MemoryChange> changes = memory_changes(schedule);
   for (auto _ : state) {
     const auto timelines = simulate({&program, 1}, {.overlap_slowdown = 0.15});
-    benchmark::DoNotOptimize(fold_memory(schedule, &timelines.front()));
+    benchmark::DoNotOptimize(fold_memory(schedule, changes));
+    benchmark::DoNotOptimize(memory_timeline(changes, timelines.front()));
   }
   state.counters["ops"] = static_cast<double>(schedule.ops.size());
+  state.counters["points"] = static_cast<double>(changes.size());
 }
 BENCHMARK(replay)->Unit(benchmark::kMicrosecond);
 
-/// The same, with the point of every allocation and release kept for charts and traces.
-void replay_with_points(benchmark::State& state) {
-  const Schedule schedule = emit(llama().job);
-  const RankProgram program{.schedule = &schedule, .costs = llama().costs.costs(schedule)};
-  for (auto _ : state) {
-    const auto timelines = simulate({&program, 1}, {.overlap_slowdown = 0.15});
-    benchmark::DoNotOptimize(fold_memory(schedule, &timelines.front(), 512, true));
-  }
-}
-BENCHMARK(replay_with_points)->Unit(benchmark::kMicrosecond);
-
 void fold_the_memory(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
-  for (auto _ : state) benchmark::DoNotOptimize(fold_memory(schedule, nullptr));
+  for (auto _ : state) benchmark::DoNotOptimize(fold_memory(schedule));
 }
 BENCHMARK(fold_the_memory)->Unit(benchmark::kMicrosecond);
 
@@ -129,8 +139,7 @@ BENCHMARK(simulate_a_prepared_step)->Unit(benchmark::kMicrosecond);
 /// Programs that meet at every collective, as for stragglers.
 void replay_several_ranks(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
-  const std::vector<RankProgram> programs(static_cast<std::size_t>(state.range(0)),
-                                          {.schedule = &schedule, .costs = llama().costs.costs(schedule)});
+  const std::vector<RankProgram> programs(static_cast<std::size_t>(state.range(0)), llama().program(schedule));
   for (auto _ : state) benchmark::DoNotOptimize(simulate(programs, {.overlap_slowdown = 0.15}));
 }
 BENCHMARK(replay_several_ranks)->Arg(2)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);

@@ -31,9 +31,14 @@ SimulationResult run(const Case& c, Detail detail = {}) {
 
 /// The most that a category ever holds in the step.
 double most(const SimulationResult& r, Category c) {
-  std::int64_t most = 0;
-  for (const MemoryPoint& point : r.memory.timeline) most = std::max(most, point.allocated[static_cast<std::size_t>(c)].value());
-  return static_cast<double>(most);
+  ByCategory now = r.memory.before;
+  const Bytes& held = now[static_cast<std::size_t>(c)];
+  Bytes most = held;
+  for (const MemoryPoint& point : r.memory.timeline) {
+    apply(point, now);
+    most = std::max(most, held);
+  }
+  return static_cast<double>(most.value());
 }
 double persistent(const SimulationResult& r) { return static_cast<double>(sum(r.memory.persistent).value()); }
 

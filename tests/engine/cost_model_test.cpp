@@ -85,11 +85,9 @@ TEST(Overlap, ASlowdownOf189ThousandthsLengthensAFullyOverlappedStepByThat) {
   const CommunicatorId world = b.communicator("world", "world", 8);
   b.communicate({"all_gather", {}}, comm, {.communicator = world, .payload = Elements{1}, .source = {}, .target = {}, .offset = {}});
   b.compute({"forward", {}}, b.work({}), Pass::forward, {});
-  RankProgram program{&b.schedule(), std::vector<OpCost>(2)};
-  program.costs[0].device = SimTime{3'000'000'000};
-  program.costs[0].collective = true;
-  program.costs[1].device = SimTime{1'000'000'000};
-  program.costs[1].compute = true;
+  const std::array costs{OpCost{.device = SimTime{3'000'000'000}, .host = {}, .collective = true},
+                         OpCost{.device = SimTime{1'000'000'000}, .host = {}, .compute = true}};
+  const RankProgram program = priced_op_by_op(b.schedule(), costs);
   const auto timelines = simulate(std::span(&program, 1), {.overlap_slowdown = 0.189});
   const auto compute = std::ranges::find(timelines[0].slices, OpId{1}, &Slice::op);
   ASSERT_NE(compute, timelines[0].slices.end());
@@ -177,6 +175,15 @@ TEST(CollectiveTime, MoreNetworkIsNeverSlower) {
   }
 }
 
+/// By op of the schedule, as a replay has them.
+std::vector<OpCost> costs_of(const CostModel& model, const Schedule& schedule) {
+  RankProgram program{std::make_shared<const ReplayProgram>(schedule), {}};
+  program.prices = model.prices(*program.program);
+  std::vector<OpCost> costs;
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) costs.push_back(program.cost(OpId{static_cast<std::int32_t>(i)}));
+  return costs;
+}
+
 TEST(Costs, EveryOpHasACostAndEqualOnesAreEqual) {
   ScheduleBuilder b;
   const StreamId comm = b.stream("comm");
@@ -193,8 +200,7 @@ TEST(Costs, EveryOpHasACostAndEqualOnesAreEqual) {
   b.copy({"zero", {}}, b.compute_stream(), {.source = {}, .target = full, .count = Elements{1 << 20}});
   b.free(full);
   const CostModel model(shipped("a100-sxm-80", 1));
-  const auto costs = model.costs(b.schedule());
-  ASSERT_EQ(costs.size(), b.schedule().ops.size());
+  const auto costs = costs_of(model, b.schedule());
   EXPECT_EQ(costs[1].device, SimTime::from(model.work(work)));
   EXPECT_EQ(costs[1].device, costs[2].device);
   EXPECT_EQ(costs[1].host, SimTime::from(microseconds(13.5)));
@@ -228,7 +234,7 @@ TEST(Costs, OpsAreToldApartByWhateverTheirCostDependsOn) {
           for (const std::int32_t kernels : {1, 2})
             b.copy({"copy", {}}, comm, {.source = source, .target = target, .count = Elements{4096}, .path = path, .accumulate = add, .kernels = kernels});
   const CostModel model(shipped("h100-sxm", 1));
-  const auto costs = model.costs(b.schedule());
+  const auto costs = costs_of(model, b.schedule());
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const OpCost alone = model.cost(b.schedule().ops[i], b.schedule());
     EXPECT_EQ(std::tuple(costs[i].device, costs[i].host, costs[i].share, costs[i].compute, costs[i].collective),

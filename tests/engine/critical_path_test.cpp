@@ -106,7 +106,7 @@ void expect_same_times(const std::vector<RankProgram>& programs) {
     end = std::max(end, timelines[p].end);
     for (const Slice& slice : timelines[p].slices) RC_ASSERT(slice.end == oracle.done[p][static_cast<std::size_t>(slice.op.index)]);
     for (const HostSlice& slice : timelines[p].host) {
-      const Op& op = programs[p].schedule->at(slice.op);
+      const Op& op = programs[p].schedule().at(slice.op);
       if (!op.stream.valid()) RC_ASSERT(slice.end == oracle.done[p][static_cast<std::size_t>(slice.op.index)]);
     }
   }

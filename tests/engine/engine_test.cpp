@@ -231,8 +231,9 @@ TEST(Engine, ReportsCollectivesThatDoNotMatch) {
 TEST(Engine, RefusesCostsThatAreNotOneAnOp) {
   HandMade h;
   h.compute("a", 1);
+  EXPECT_THROW((void)priced_op_by_op(h.builder.schedule(), {}), std::logic_error);
   RankProgram program = h.program();
-  program.costs.clear();
+  program.prices.pop_back();
   EXPECT_THROW((void)simulate({&program, 1}, {}), std::logic_error);
 }
 

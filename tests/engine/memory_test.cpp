@@ -50,7 +50,7 @@ struct OneStep {
 
 TEST(Memory, PeakIsInHostOrder) {
   OneStep s;
-  const Memory m = fold_memory(s.h.builder.schedule(), nullptr, 1);
+  const Memory m = fold_memory(s.h.builder.schedule(), 1);
   EXPECT_EQ(m.peak, Bytes{1000 + 4000 + 3000 + 1000});
   EXPECT_EQ(m.peak_op, s.peak);
   EXPECT_EQ(m.peak_at, "gradients, backward of micro-batch 0");
@@ -61,7 +61,7 @@ TEST(Memory, PeakIsInHostOrder) {
 }
 
 TEST(Memory, PersistentAtTheEndOfBackwardAndResidentAfterTheStep) {
-  const Memory m = fold_memory(OneStep{}.h.builder.schedule(), nullptr, 1);
+  const Memory m = fold_memory(OneStep{}.h.builder.schedule(), 1);
   EXPECT_EQ(of(m.persistent, Category::parameters), Bytes{1000});
   EXPECT_EQ(of(m.persistent, Category::gradients), Bytes{1000});
   EXPECT_EQ(of(m.persistent, Category::optimizer_states), Bytes{4000});
@@ -70,7 +70,7 @@ TEST(Memory, PersistentAtTheEndOfBackwardAndResidentAfterTheStep) {
 }
 
 TEST(Memory, BlocksAreRoundedUp) {
-  const Memory m = fold_memory(OneStep{}.h.builder.schedule(), nullptr, 512);
+  const Memory m = fold_memory(OneStep{}.h.builder.schedule(), 512);
   EXPECT_EQ(m.peak, Bytes{1024 + 4096 + 3072 + 1024});
   EXPECT_EQ(sum(m.at_peak), m.peak);
 }
@@ -85,7 +85,7 @@ TEST(Memory, ReservedIsTheSumOfThePoolsOwnPeaks) {
   b.free(gathered);
   const BufferId kept = b.allocate(buffer("kept", Category::activations, 2 * mib));
   b.free(kept);
-  const Memory m = fold_memory(b.schedule(), nullptr);
+  const Memory m = fold_memory(b.schedule());
   EXPECT_EQ(m.peak, mebibytes(8));
   EXPECT_EQ(m.reserved_peak, mebibytes(8 + 4));  // 7 and 3, each rounded up to a multiple of 2
 }
@@ -99,7 +99,7 @@ TEST(Memory, HostMemoryIsApart) {
   b.free(b.allocate(staging));
   b.free(b.allocate(staging));
   b.free(b.allocate(buffer("kept", Category::activations, 10)));
-  const Memory m = fold_memory(b.schedule(), nullptr, 1);
+  const Memory m = fold_memory(b.schedule(), 1);
   EXPECT_EQ(m.host_pinned, Bytes{10000});
   EXPECT_EQ(m.peak, Bytes{10});
   EXPECT_EQ(m.resident, Bytes{0});
@@ -109,7 +109,7 @@ TEST(Memory, NothingAllocatedInTheStep) {
   HandMade h;
   h.builder.buffer(persistent("weights", Category::parameters, 100));
   h.compute("forward", 1);
-  const Memory m = fold_memory(h.builder.schedule(), nullptr, 1);
+  const Memory m = fold_memory(h.builder.schedule(), 1);
   EXPECT_EQ(m.peak, Bytes{100});
   EXPECT_FALSE(m.peak_op.valid());
   EXPECT_EQ(sum(m.persistent), Bytes{100});
@@ -118,14 +118,22 @@ TEST(Memory, NothingAllocatedInTheStep) {
 TEST(Memory, PointsStandWhereTheDefaultStreamGetsToThem) {
   OneStep s;
   const Timeline timeline = s.h.replay();
-  const Memory m = fold_memory(s.h.builder.schedule(), &timeline, 1, true);
-  ASSERT_EQ(m.timeline.size(), 10u);
-  EXPECT_EQ(m.timeline[0].time, ticks(2));  // the forward that the buffer is for begins
-  EXPECT_EQ(sum(m.timeline[0].allocated), Bytes{5700});
-  EXPECT_EQ(m.timeline[3].op, s.peak);
-  EXPECT_EQ(m.timeline[3].time, ticks(7));  // issued at 2, long before the backward before it is done
-  EXPECT_EQ(sum(m.timeline[3].allocated), m.peak);
-  EXPECT_EQ(sum(m.timeline.back().allocated), m.resident);
+  const std::vector<MemoryChange> changes = memory_changes(s.h.builder.schedule(), 1);
+  const Memory m = fold_memory(s.h.builder.schedule(), changes);
+  const std::vector<MemoryPoint> points = memory_timeline(changes, timeline);
+  ASSERT_EQ(points.size(), 10u);
+  std::vector<Bytes> allocated;
+  ByCategory now = m.before;
+  for (const MemoryPoint& point : points) {
+    apply(point, now);
+    allocated.push_back(sum(now));
+  }
+  EXPECT_EQ(points[0].time, ticks(2));  // the forward that the buffer is for begins
+  EXPECT_EQ(allocated[0], Bytes{5700});
+  EXPECT_EQ(points[3].op, s.peak);
+  EXPECT_EQ(points[3].time, ticks(7));  // issued at 2, long before the backward before it is done
+  EXPECT_EQ(allocated[3], m.peak);
+  EXPECT_EQ(allocated.back(), m.resident);
 }
 
 }  // namespace

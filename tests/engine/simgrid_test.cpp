@@ -125,7 +125,7 @@ TEST(SimGrid, AgreesOnTwoRingsThatShareEveryLink) {
     }
     costs.push_back(cost);
   }
-  const RankProgram program{.schedule = &b.schedule(), .costs = costs};
+  const RankProgram program = priced_op_by_op(b.schedule(), costs);
   const Timeline timeline = simulate({&program, 1}, {}).front();
   const std::vector<double> theirs = simgrid({{50e9, 50e9, 50e9, 50e9}, {{{0}, {1}, {2}, {3}}}, {payloads[0], payloads[1]}});
   ASSERT_EQ(timeline.slices.size(), 2u);

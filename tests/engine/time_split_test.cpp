@@ -9,8 +9,7 @@ namespace shardsim {
 namespace {
 
 TimeSplit split(HandMade& h) {
-  const RankProgram program = h.program();
-  return split_time(*program.schedule, program.costs, h.replay());
+  return split_time(h.program(), h.replay());
 }
 
 SimTime sum(const TimeSplit& s) { return s.compute + s.optimizer + s.exposed + s.link + s.idle; }

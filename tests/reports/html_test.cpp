@@ -71,10 +71,12 @@ TEST_F(HtmlTest, EscapesWhatUsersWrote) {
 TEST_F(HtmlTest, KeepsThePeakOfALongTimeline) {
   SimulationResult result = sample_result();
   result.memory.timeline.clear();
+  result.memory.before = {};
+  std::int64_t allocated = 0;
   for (int i = 0; i < 100'000; ++i) {
-    ByCategory allocated{};
-    allocated[0] = Bytes{i == 51'234 ? 999 : i % 7};
-    result.memory.timeline.push_back({SimTime{result.timeline.end.picoseconds() / 100'000 * i}, OpId{0}, allocated});
+    const std::int64_t next = i == 51'234 ? 999 : i % 7;
+    const SimTime time{result.timeline.end.picoseconds() / 100'000 * i};
+    result.memory.timeline.push_back({time, Bytes{next - std::exchange(allocated, next)}, OpId{0}, Category::parameters});
   }
   const std::string charts = element(html_page(simulate_page(result)), "charts");
   EXPECT_THAT(charts, HasSubstr("\"y\":999}"));

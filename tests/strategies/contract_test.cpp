@@ -35,7 +35,7 @@ TEST_P(EveryStrategy, SchedulesAreValidAndMemoryReturns) {
       for (const JobOptions& options : grid(semantics)) {
         const OwnedJob owned = make_job(architecture, GetParam(), options);
         const Schedule schedule = valid_schedule(owned);
-        const Memory memory = fold_memory(schedule, nullptr, 1);
+        const Memory memory = fold_memory(schedule, 1);
         Bytes kept;
         for (const Buffer& b : schedule.buffers)
           if (b.persistent && !b.host && !b.view_of.valid()) kept += b.size();
@@ -62,7 +62,7 @@ TEST_P(EveryStrategy, TiedWeightsAndTrainableSubsets) {
       for (const bool warm : {true, false}) {
         const OwnedJob owned = job_of(preset, GetParam(), trainable, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm});
         const Schedule schedule = valid_schedule(owned);
-        EXPECT_EQ(sum(fold_memory(schedule, nullptr, 1).at_peak), fold_memory(schedule, nullptr, 1).peak);
+        EXPECT_EQ(sum(fold_memory(schedule, 1).at_peak), fold_memory(schedule, 1).peak);
         if (trainable.all) continue;
         const Traffic whole = traffic_of(job_of(preset, GetParam(), {}, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm}));
         EXPECT_LE(traffic_of(owned).total, whole.total) << preset << n;

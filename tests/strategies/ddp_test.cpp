@@ -98,7 +98,7 @@ TEST(DdpMemory, BucketViewsSaveACopy) {
   for (const auto& [view, bytes_per_element] : std::vector<std::pair<bool, std::int64_t>>{{false, 18}, {true, 16}}) {
     const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 4, .options = {{"gradient_as_bucket_view", view}}});
     const Schedule schedule = valid_schedule(owned);
-    const Memory memory = fold_memory(schedule, nullptr, 1);
+    const Memory memory = fold_memory(schedule, 1);
     std::int64_t buckets = 0;
     for (const Buffer& b : schedule.buffers)
       if (std::string(b.label.verb) == "Reducer bucket" && b.category == Category::communication_buffers) buckets += b.size().value();

@@ -60,7 +60,7 @@ TEST(ExpertParallel, RecomputationExchangesAgain) {
 // Every rank holds 1/32 of the dense part and 1/32 of the experts: the same states as without expert parallelism.
 TEST(ExpertParallel, StatesStaySharded) {
   const OwnedJob owned = make_job(preset_named("mixtral-8x7b"), "fsdp2", {.ranks = 32, .sequence = 64, .options = {{"expert_parallel_size", std::int64_t{8}}}});
-  const Memory memory = fold_memory(valid_schedule(owned), nullptr, 1);
+  const Memory memory = fold_memory(valid_schedule(owned), 1);
   const std::int64_t router_padding = layers * (32 - 8) * hidden;
   EXPECT_EQ(sum(memory.persistent).value(), 16 * (owned.model->total().value() + router_padding) / 32);
 }
@@ -146,7 +146,7 @@ TEST_P(SplitExperts, EachRankHoldsItsShare) {
                                                                               .options = {{"expert_parallel_size", std::int64_t{8}}}});
     const Mixtral m(*owned.model);
     const Schedule schedule = valid_schedule(owned);
-    const Memory memory = fold_memory(schedule, nullptr, 1);
+    const Memory memory = fold_memory(schedule, 1);
     if (std::string(GetParam()) != "fsdp2" && std::string(GetParam()) != "zero3") {
       EXPECT_EQ(memory.persistent[static_cast<std::size_t>(Category::parameters)].value(), 2 * (m.dense + m.experts / 8));
     }

@@ -200,7 +200,7 @@ TEST(Formulas, MegatronAndOlmo) {
 
 // Persistent bytes: what is alive together at the end of backward of a warm step, Adam with fp32 moments ---------------------------------
 
-std::int64_t persistent(const OwnedJob& owned) { return sum(fold_memory(valid_schedule(owned), nullptr, 1).persistent).value(); }
+std::int64_t persistent(const OwnedJob& owned) { return sum(fold_memory(valid_schedule(owned), 1).persistent).value(); }
 
 TEST(Formulas, PersistentBytes) {
   const Given nothing_persists{{"stage3_param_persistence_threshold", std::int64_t{0}}};
@@ -229,7 +229,7 @@ TEST(Formulas, PersistentBytesOfShardedOptimizers) {
     const OwnedJob zero1 = make_job(equal_blocks(3), "zero1", {.ranks = n}), zero2 = make_job(equal_blocks(3), "zero2", {.ranks = n});
     const std::int64_t psi = zero1.model->total().value();
     const auto states = [&](const OwnedJob& owned) {
-      const ByCategory persistent = fold_memory(valid_schedule(owned), nullptr, 1).persistent;
+      const ByCategory persistent = fold_memory(valid_schedule(owned), 1).persistent;
       return persistent[static_cast<std::size_t>(Category::parameters)].value() + persistent[static_cast<std::size_t>(Category::optimizer_states)].value();
     };
     EXPECT_EQ(states(zero1), 2 * psi + 12 * psi / n);

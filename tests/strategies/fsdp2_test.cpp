@@ -44,7 +44,7 @@ TEST(Fsdp2Bytes, Llama2_7B) {
 
 // 16 bytes a parameter over n ranks while gradients are there; FSDP shards count as parameters.
 TEST(Fsdp2Memory, StatesAreSixteenBytesOverN) {
-  const Memory memory = fold_memory(valid_schedule(make_job(equal_blocks(3), "fsdp2", mixed(4))), nullptr, 1);
+  const Memory memory = fold_memory(valid_schedule(make_job(equal_blocks(3), "fsdp2", mixed(4))), 1);
   EXPECT_EQ(sum(memory.persistent).value(), 16 * 3 * 64 * 64 / 4);
   EXPECT_EQ(memory.resident.value(), 12 * 3 * 64 * 64 / 4);
 }
@@ -74,14 +74,15 @@ Replay replay(const Durations& durations, std::vector<std::pair<std::string, Opt
   JobOptions job = mixed(4);
   job.options = std::move(options);
   const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "fsdp2", job));
-  RankProgram program{&schedule, {}};
+  std::vector<OpCost> costs;
   for (const Op& op : schedule.ops) {
     OpCost cost;
     cost.device = SimTime{ticks(schedule, op, durations)};
     cost.compute = std::holds_alternative<Compute>(op.action);
     cost.collective = std::holds_alternative<Communicate>(op.action);
-    program.costs.push_back(cost);
+    costs.push_back(cost);
   }
+  const RankProgram program = priced_op_by_op(schedule, costs);
   const Timeline timeline = simulate(std::span(&program, 1), {}).front();
   Replay result;
   for (const Slice& slice : timeline.slices) {

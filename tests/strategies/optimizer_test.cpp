@@ -12,7 +12,7 @@ constexpr std::int64_t psi = 3 * 64 * 64;
 
 std::int64_t states(OptimizerKind kind, std::optional<DType> master) {
   const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .master = master, .optimizer = kind});
-  return fold_memory(valid_schedule(owned), nullptr, 1).persistent[static_cast<std::size_t>(Category::optimizer_states)].value();
+  return fold_memory(valid_schedule(owned), 1).persistent[static_cast<std::size_t>(Category::optimizer_states)].value();
 }
 
 struct Expected { OptimizerKind kind; std::int64_t mixed, without_master; };
@@ -70,7 +70,7 @@ TEST(GradScaler, AllReducesTheFlagOfShards) {
 // The first step makes the states: they are not there in forward and backward.
 TEST(LazyStates, AppearInTheFirstStep) {
   const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .warm = false});
-  const Memory memory = fold_memory(valid_schedule(owned), nullptr, 1);
+  const Memory memory = fold_memory(valid_schedule(owned), 1);
   EXPECT_EQ(memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value(), 4 * psi);  // the master copy
   EXPECT_EQ(memory.peak_phase, Phase::step);
 }

@@ -53,7 +53,7 @@ TEST(Textbook, StatesAreHeldAsTheStageSays) {
   for (const auto& [name, bytes_times_n] : std::vector<std::pair<std::string, std::int64_t>>{
            {"ddp", 16 * n}, {"zero1", 4 * n + 12}, {"zero2", 2 * n + 14}, {"zero3", 16}}) {
     const OwnedJob owned = make_job(equal_blocks(3), name, {.ranks = n, .semantics = Semantics::textbook});
-    const Memory memory = fold_memory(valid_schedule(owned), nullptr, 1);
+    const Memory memory = fold_memory(valid_schedule(owned), 1);
     EXPECT_EQ(sum(memory.persistent).value(), bytes_times_n * psi / n) << name;
     const Textbook book = textbook(owned.job);
     EXPECT_EQ((book.parameters + book.gradients + book.optimizer_states).value(), bytes_times_n * psi / n) << name;

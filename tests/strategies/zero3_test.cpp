@@ -75,7 +75,7 @@ TEST(Zero3Memory, StatesAreSharded) {
   const std::int64_t n = 4, psi = 3 * 64 * 64;
   JobOptions options{.ranks = n};
   options.options = {{"stage3_param_persistence_threshold", std::int64_t{0}}, {"reduce_bucket_size", std::int64_t{10000}}};
-  const Memory memory = fold_memory(valid_schedule(make_job(equal_blocks(3), "zero3", options)), nullptr, 1);
+  const Memory memory = fold_memory(valid_schedule(make_job(equal_blocks(3), "zero3", options)), 1);
   EXPECT_EQ(sum(memory.persistent).value(), 16 * psi / n);
 }
 

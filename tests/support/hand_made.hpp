@@ -43,7 +43,7 @@ class HandMade {
 
   [[nodiscard]] RankProgram program() {
     costs_.resize(builder.schedule().ops.size());
-    return {.schedule = &builder.schedule(), .costs = costs_};
+    return priced_op_by_op(builder.schedule(), costs_);
   }
 
   [[nodiscard]] Timeline replay(const Machine& machine = {}) {

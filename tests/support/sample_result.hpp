@@ -81,7 +81,8 @@ inline SimulationResult sample_result() {
   r.memory.reserved_peak = mebibytes(72);
   r.memory.overhead = mebibytes(900);
   r.memory.device_peak = mebibytes(972);
-  r.memory.timeline = {{SimTime{0}, OpId{0}, r.memory.at_peak}};
+  r.memory.before = r.memory.at_peak;
+  r.memory.timeline = {{.time = SimTime{0}, .change = Bytes{0}, .op = OpId{0}}};
 
   r.step.time = Seconds{2.0};
   r.step.compute = Seconds{1.5};
