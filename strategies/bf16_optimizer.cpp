@@ -71,7 +71,7 @@ class Bf16Optimizer final : public Hooks {
  private:
   [[nodiscard]] BufferId& gradient(ParameterId p) { return lp_gradients_[static_cast<std::size_t>(p.index)]; }
   [[nodiscard]] Elements count(ParameterId p) const { return program_.model().at(p).elements; }
-  [[nodiscard]] UnitId unit(ParameterId p) { return build_.unit(program_.model().at(p).name); }
+  [[nodiscard]] UnitId unit(ParameterId p) { return program_.unit(p); }
   [[nodiscard]] std::vector<ParameterId> all() const {
     std::vector<ParameterId> ids;
     for (const FlatGroup& group : groups_.all()) ids.insert(ids.end(), group.parameters.begin(), group.parameters.end());

@@ -151,7 +151,7 @@ class Ddp final : public Hooks {
   void copy_to_bucket(ParameterId p, const Bucket& bucket) {
     const Elements count = program_.model().at(p).elements;
     const double scale = 1.0 / static_cast<double>(program_.job.world_size);
-    const UnitId name = build_.unit(program_.model().at(p).name);
+    const UnitId name = program_.unit(p);
     const bool aliased = in_bucket_[static_cast<std::size_t>(p.index)];
     const BufferId source = aliased ? view_in_bucket(p, bucket) : replicated_.gradient(p);
     build_.copy({aliased ? "Reducer::div" : "Reducer::mul_out", name}, ScheduleBuilder::compute_stream(),
@@ -165,7 +165,7 @@ class Ddp final : public Hooks {
   [[nodiscard]] BufferId view_in_bucket(ParameterId p, const Bucket& bucket) {
     const auto here = std::find(bucket.parameters.begin(), bucket.parameters.end(), p);
     Buffer view = build_.schedule().at(bucket.buffer);
-    view.label = {"bucket view", build_.unit(program_.model().at(p).name)};
+    view.label = {"bucket view", program_.unit(p)};
     view.role = Role::none;
     view.layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))});
     view.elements = program_.model().at(p).elements;
@@ -184,7 +184,7 @@ class Ddp final : public Hooks {
   void copy_to_gradients(const Bucket& bucket) {
     for (ParameterId p : bucket.parameters) {
       if (!replicated_.has_gradient(p)) continue;
-      build_.copy({"Reducer::copy_bucket_to_grad", build_.unit(program_.model().at(p).name)}, ScheduleBuilder::compute_stream(),
+      build_.copy({"Reducer::copy_bucket_to_grad", program_.unit(p)}, ScheduleBuilder::compute_stream(),
                   {.source = bucket.buffer, .target = replicated_.gradient(p), .count = program_.model().at(p).elements});
     }
   }
@@ -193,7 +193,7 @@ class Ddp final : public Hooks {
   /// tokens of the whole expert group, so the mean over the world remains to be taken. Source: FastMoE, fmoe/distributed.py.
   void all_reduce_expert(ParameterId p) {
     if (!replicated_.has_gradient(p)) return;
-    const UnitId name = build_.unit(program_.model().at(p).name);
+    const UnitId name = program_.unit(p);
     const BufferId gradient = replicated_.gradient(p);
     const Elements count = program_.model().at(p).elements;
     build_.copy({"expert gradient / N", name}, ScheduleBuilder::compute_stream(),

@@ -46,11 +46,20 @@ struct Program {
   const Job& job;
   ScheduleBuilder build;
 
-  explicit Program(const Job& j) : job(j) {}
+  explicit Program(const Job& j) : job(j), unit_of_parameter_(j.model->parameters->size()) {}
   [[nodiscard]] const Model& model() const { return *job.model; }
   [[nodiscard]] const Training& training() const { return job.training; }
   [[nodiscard]] const Options& options() const { return job.strategy.options; }
   [[nodiscard]] std::int32_t micro_batches() const { return job.training.gradient_accumulation_steps; }
+  /// Named after the parameter; its name is looked up once.
+  [[nodiscard]] UnitId unit(ParameterId parameter) {
+    UnitId& known = unit_of_parameter_[static_cast<std::size_t>(parameter.index)];
+    if (!known.valid()) known = build.unit(model().at(parameter).name);
+    return known;
+  }
+
+ private:
+  std::vector<UnitId> unit_of_parameter_;
 };
 
 /// Writes one optimizer step: micro-batches of forward and backward under `job.training.checkpointing`, activations with autograd's life

@@ -14,7 +14,7 @@ void MainGradients::produce(ParameterId p) {
   ScheduleBuilder& build = program_.build;
   const Parameter& parameter = program_.model().at(p);
   gradients_[static_cast<std::size_t>(p.index)] =
-      build.allocate({.label = {".grad", build.unit(parameter.name)}, .category = Category::unsharded_gradients, .role = Role::gradient,
+      build.allocate({.label = {".grad", program_.unit(p)}, .category = Category::unsharded_gradients, .role = Role::gradient,
                       .dtype = program_.training().precision.parameters, .pool = ScheduleBuilder::compute_stream(),
                       .layout = build.layout({.parameters = build.parameters(std::span(&p, 1))}), .elements = parameter.elements});
 }
@@ -22,7 +22,7 @@ void MainGradients::produce(ParameterId p) {
 void MainGradients::add_to(BufferId main_grad, ParameterId p) {
   ScheduleBuilder& build = program_.build;
   const BufferId gradient = std::exchange(gradients_[static_cast<std::size_t>(p.index)], {});
-  build.copy({"main_grad.add_", build.unit(program_.model().at(p).name)}, ScheduleBuilder::compute_stream(),
+  build.copy({"main_grad.add_", program_.unit(p)}, ScheduleBuilder::compute_stream(),
              {.source = gradient, .target = main_grad, .count = program_.model().at(p).elements, .accumulate = true});
   build.free(gradient);
 }

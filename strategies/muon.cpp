@@ -65,7 +65,7 @@ void gather_parameters(Program& program, const MuonBatch& batch, BufferId parame
   ScheduleBuilder& build = program.build;
   const Model& model = program.model();
   const std::int64_t ranks = program.job.world_size;
-  const UnitId unit = build.unit(model.at(batch.matrices.front()).name);
+  const UnitId unit = program.unit(batch.matrices.front());
   const DType dtype = program.training().precision.parameters;
   const StreamId stream = build.stream("process group");
   const auto send = [&](Collective kind, BufferId buffer, Elements payload, std::int64_t root) {
@@ -108,7 +108,7 @@ class DionTask {
       : build_(program.build),
         group_(group),
         matrix_(program.model().at(batch.matrices.front())),
-        unit_(build_.unit(matrix_.name)),
+        unit_(program.unit(batch.matrices.front())),
         alone_(alone) {}
 
   /// Runs to the next point; false once nothing is left to do.

@@ -66,7 +66,7 @@ class NaiveDp final : public Hooks {
   }
 
   void move(const char* verb, BufferId from, BufferId to, ParameterId p) {
-    build_.copy({verb, build_.unit(program_.model().at(p).name)}, ScheduleBuilder::compute_stream(),
+    build_.copy({verb, program_.unit(p)}, ScheduleBuilder::compute_stream(),
                 {.source = from, .target = to, .count = program_.model().at(p).elements});
   }
 

@@ -235,7 +235,7 @@ class OlmoDdp final : public Hooks {
       for (ParameterId p : set.parameters) {
         const Parameter& parameter = program_.model().at(p);
         if (!set.sharded || !orthogonalized[static_cast<std::size_t>(p.index)]) continue;
-        const UnitId name = build_.unit(parameter.name);
+        const UnitId name = program_.unit(p);
         const Layout layout{.parameters = build_.parameters(std::span(&p, 1)),
                             .partition = Layout::Partition::each,
                             .n = static_cast<std::int32_t>(set.group.ranks),

@@ -50,7 +50,7 @@ void ParameterCoordinator::declare_parameters() {
   for (ParameterId p : groups_.experts().local(all_parameters(program_.model()))) {
     ParameterState& state = at(p);
     const RankGroup& ranks = groups_.of(p);
-    const UnitId name = build_.unit(program_.model().at(p).name);
+    const UnitId name = program_.unit(p);
     state.persistent = numel(p) <= config_.persistence_threshold;
     state.shard = build_.buffer({.label = {"ds_tensor", name},
                                  .category = Category::parameters,
@@ -177,7 +177,7 @@ void ParameterCoordinator::gather_between_nodes(Elements payload, UnitId name) {
 BufferId ParameterCoordinator::allocate_full(ParameterId p, const RankGroup& ranks) {
   const bool stays = at(p).persistent && complete_;
   const BufferId full =
-      build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", build_.unit(program_.model().at(p).name)},
+      build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", program_.unit(p)},
                      .category = Category::unsharded_parameters,
                      .role = Role::parameter,
                      .persistent = stays,
@@ -191,7 +191,7 @@ BufferId ParameterCoordinator::allocate_full(ParameterId p, const RankGroup& ran
 
 void ParameterCoordinator::wait(ParameterId parameter) {
   if (fetch_events_.size() > max_ongoing_fetch_events) {
-    build_.host_wait({"DeepSpeed::fetch_events", build_.unit(program_.model().at(parameter).name)}, fetch_events_.front());
+    build_.host_wait({"DeepSpeed::fetch_events", program_.unit(parameter)}, fetch_events_.front());
     fetch_events_.pop_front();
   }
   Handle& handle = handles_[static_cast<std::size_t>(at(parameter).handle)];
@@ -209,7 +209,7 @@ void ParameterCoordinator::rebuild(Handle& handle) {
   const RankGroup& ranks = ranks_of(handle);
   for (ParameterId p : handle.parameters) {
     at(p).full = allocate_full(p, ranks);
-    build_.copy({"rebuild parameter", build_.unit(program_.model().at(p).name)}, allgather_, {.source = handle.flat, .target = at(p).full, .count = Elements{numel(p)}});
+    build_.copy({"rebuild parameter", program_.unit(p)}, allgather_, {.source = handle.flat, .target = at(p).full, .count = Elements{numel(p)}});
   }
 }
 
@@ -266,7 +266,7 @@ void ParameterCoordinator::release_sub_module(std::int32_t index) {
 /// hpZ: the first release after a step keeps a 16-bit shard within the small group; later gathers stay inside it.
 void ParameterCoordinator::make_secondary(ParameterId p) {
   if (config_.hpz <= 1 || at(p).secondary.valid()) return;
-  const UnitId name = build_.unit(program_.model().at(p).name);
+  const UnitId name = program_.unit(p);
   const Elements count = each_padded(program_.model().at(p), config_.hpz) / config_.hpz;
   at(p).secondary = build_.allocate({.label = {"secondary partition", name},
                                      .category = Category::parameters,
@@ -292,7 +292,7 @@ void ParameterCoordinator::gather_persistent() {
     ParameterState& state = at(p);
     const RankGroup& ranks = groups_.of(p);
     if (!state.persistent) continue;
-    const UnitId name = build_.unit(program_.model().at(p).name);
+    const UnitId name = program_.unit(p);
     if (!state.full.valid()) {  // the first step: from now on they stay
       complete_ = true;
       state.full = allocate_full(p, ranks);

@@ -66,7 +66,7 @@ BufferId Replicated::gradient(ParameterId parameter, bool moves) {
   BufferId& gradient = gradients_[static_cast<std::size_t>(parameter.index)];
   if (gradient.valid()) return gradient;
   ScheduleBuilder& build = program_.build;
-  Buffer buffer{.label = {".grad", build.unit(program_.model().at(parameter).name)},
+  Buffer buffer{.label = {".grad", program_.unit(parameter)},
                 .category = Category::gradients,
                 .role = Role::gradient,
                 .persistent = !moves && !program_.training().optimizer.set_to_none,

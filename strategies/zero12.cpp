@@ -91,7 +91,7 @@ class DeepSpeedZeroOptimizer final : public Hooks {
  private:
   [[nodiscard]] static BufferId& of(std::vector<BufferId>& buffers, ParameterId p) { return buffers[static_cast<std::size_t>(p.index)]; }
   [[nodiscard]] Elements count(ParameterId p) const { return program_.model().at(p).elements; }
-  [[nodiscard]] UnitId unit(ParameterId p) { return build_.unit(program_.model().at(p).name); }
+  [[nodiscard]] UnitId unit(ParameterId p) { return program_.unit(p); }
 
   [[nodiscard]] std::vector<ParameterId> owned_in_order() const {
     std::vector<ParameterId> owned;

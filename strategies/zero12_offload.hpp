@@ -27,7 +27,7 @@ class OffloadedGradients {
   void accumulate(BufferId tensor, ParameterId p, StreamId stream, bool first);
   void set_norm_and_check_overflow(ParameterId p);
   void copy_slice(BufferId tensor, ParameterId p, StreamId stream);
-  [[nodiscard]] UnitId unit(ParameterId p) { return program_.build.unit(program_.model().at(p).name); }
+  [[nodiscard]] UnitId unit(ParameterId p) { return program_.unit(p); }
 
   Program& program_;
   ScheduleBuilder& build_;

@@ -90,7 +90,7 @@ void Zero3Gradients::begin_micro_batch(std::int32_t index) { micro_batch_ = inde
 
 void Zero3Gradients::produce(ParameterId parameter) {
   gradients_[static_cast<std::size_t>(parameter.index)] =
-      build_.allocate({.label = {".grad", build_.unit(program_.model().at(parameter).name)}, .category = Category::unsharded_gradients, .role = Role::gradient,
+      build_.allocate({.label = {".grad", program_.unit(parameter)}, .category = Category::unsharded_gradients, .role = Role::gradient,
                        .dtype = config_.parameters, .pool = default_stream, .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
                        .elements = program_.model().at(parameter).elements});
 }
@@ -110,7 +110,7 @@ void Zero3Gradients::add_to_bucket(ParameterId parameter) {
   filled_ += numel;
   if (!fits) return;
   BufferId& gradient = gradients_[static_cast<std::size_t>(parameter.index)];
-  const UnitId name = build_.unit(program_.model().at(parameter).name);
+  const UnitId name = program_.unit(parameter);
   const BufferId place = build_.buffer({.label = {"ipg view", name}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = default_stream,
                                         .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}), .elements = numel,
                                         .view_of = bucket_, .view_offset = pending_.back().offset});
@@ -296,7 +296,7 @@ void Zero3Gradients::step_sub_group(std::size_t index, const std::function<Buffe
   optimizer_.emit_target(index, {{gradient}, {target.count}});
   build_.free(gradient);
   for (ParameterId p : target.parameters)
-    build_.copy({"fp32 to 16-bit partition", build_.unit(program_.model().at(p).name)}, default_stream,
+    build_.copy({"fp32 to 16-bit partition", program_.unit(p)}, default_stream,
                 {.source = masters_[index], .target = shard(p), .count = build_.schedule().at(shard(p)).elements,
                  .path = offload ? CopyPath::to_device : CopyPath::device});
 }

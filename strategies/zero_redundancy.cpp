@@ -55,7 +55,7 @@ class ParameterBroadcasts {
       Elements bucket;
       for (ParameterId p : partitions_[rank]) {
         const Elements count = program_.model().at(p).elements;
-        if (!as_bucket_view_) broadcast(parameters, rank, offset + bucket, count, build.unit(program_.model().at(p).name));
+        if (!as_bucket_view_) broadcast(parameters, rank, offset + bucket, count, program_.unit(p));
         bucket += count;
       }
       if (as_bucket_view_ && bucket > Elements{}) broadcast(parameters, rank, offset, bucket, build.unit("bucket of rank " + std::to_string(rank)));

@@ -119,9 +119,7 @@ std::optional<CollectivePredictor::Measured> CollectivePredictor::exact(const Ca
   const Placement& p = call.path.placement;
   const Curve* found = find(call.collective, p, call.way);
   if (!found) return std::nullopt;
-  const bool stated = found->algorithm != "unknown";
-  return Measured{found->curve.at(call.payload), stated ? found->algorithm : "ring", found->protocol,
-                  "calibrated, " + where(p) + (stated ? "" : ", algorithm not stated"), found->curve.extrapolates(call.payload)};
+  return Measured{found->curve.at(call.payload), Source::exact, found, nullptr, found->curve.extrapolates(call.payload)};
 }
 
 /// A ring all-reduce is a reduce-scatter and an all-gather, one after the other, with the fixed cost paid once.
@@ -133,9 +131,8 @@ std::optional<CollectivePredictor::Measured> CollectivePredictor::by_halves(cons
   if (!scatter || !gather) return std::nullopt;
   const Seconds first = scatter->curve.at(call.payload), second = gather->curve.at(call.payload);
   const Seconds time = std::max({first, second, first + second - cluster_.profile.network.base_latency});
-  return Measured{time, "ring", scatter->protocol == gather->protocol ? scatter->protocol : "",
-                  "calibrated reduce-scatter and all-gather, " + where(p),
-                  scatter->curve.extrapolates(call.payload) || gather->curve.extrapolates(call.payload)};
+  const bool extrapolated = scatter->curve.extrapolates(call.payload) || gather->curve.extrapolates(call.payload);
+  return Measured{time, Source::by_halves, scatter, gather, extrapolated};
 }
 
 std::optional<CollectivePredictor::Measured> CollectivePredictor::between_sizes(const Call& call) const {
@@ -152,9 +149,8 @@ std::optional<CollectivePredictor::Measured> CollectivePredictor::between_sizes(
   const auto ratio = [](std::int64_t a, std::int64_t b) { return std::log2(static_cast<double>(a) / static_cast<double>(b)); };
   const Seconds low = below->curve.at(call.payload), high = above->curve.at(call.payload);
   const double share = ratio(p.ranks, below->ranks) / ratio(above->ranks, below->ranks);
-  return Measured{low + (high - low) * share, std::string(name_of(call.way)), "",
-                  fmt::format("interpolated between calibrated {} and {} ranks", below->ranks, above->ranks),
-                  below->curve.extrapolates(call.payload) || above->curve.extrapolates(call.payload)};
+  const bool extrapolated = below->curve.extrapolates(call.payload) || above->curve.extrapolates(call.payload);
+  return Measured{low + (high - low) * share, Source::between_sizes, below, above, extrapolated};
 }
 
 std::optional<CollectivePredictor::Measured> CollectivePredictor::measured(const Call& call, Seconds wire) const {
@@ -179,52 +175,82 @@ ClosedForm CollectivePredictor::load(const Call& call) const {
 }
 
 /// Nobody measured it: NCCL's tuner where it chose, the closed form or the stepwise ring elsewhere.
-CollectiveTime CollectivePredictor::modelled(const Call& call, const ClosedForm& form) const {
-  CollectiveTime out;
+CollectivePredictor::Source CollectivePredictor::model_for(const Call& call) const {
+  if (!call.protocol.empty()) return Source::tuner;
+  const bool is_stepwise = call.way == Algorithm::ring && cluster_.profile.network.ring_model == "stepwise";
+  return is_stepwise ? Source::stepwise : Source::closed_form;
+}
+
+Seconds CollectivePredictor::modelled(const Call& call, const ClosedForm& form) const {
+  const Source source = model_for(call);
+  if (source == Source::closed_form) return form.time;
   const NcclSystem system = nccl_system(cluster_.profile, call.path);
-  const std::string on = ", " + where(call.path.placement);
-  Seconds time = form.time;
-  if (!call.protocol.empty()) {
-    time = nccl_choice(system, call.collective, call.payload).time;
-    out.model = fmt::format("NCCL's tuner, {} {}{}", name_of(call.way), call.protocol, on);
-  } else if (call.way == Algorithm::ring && cluster_.profile.network.ring_model == "stepwise") {
-    time = stepwise(call.collective, call.payload, call.path, 2 * system.channels);
-    out.model = fmt::format("stepwise ring, {} channels{}", 2 * system.channels, on);
-  } else {
-    const std::string_view name = call.way == Algorithm::chain ? "ring" : name_of(call.way);
-    out.model = fmt::format("{} alpha-beta{}", name, on);
+  if (source == Source::tuner) return nccl_choice(system, call.collective, call.payload).time;
+  return stepwise(call.collective, call.payload, call.path, 2 * system.channels);
+}
+
+CollectivePredictor::Timed CollectivePredictor::timed(Collective collective, Bytes payload, const RingPath& path) const {
+  Call call = this->call(collective, payload, path);
+  ClosedForm form = load(call);
+  if (const auto found = measured(call, std::max(form.fabric, form.network))) return {call, form, found->time, found};
+  if (prefers_tree(call, form)) {
+    call.way = Algorithm::tree;
+    form = load(call);
   }
-  out.time = SimTime::from(time);
+  return {call, form, modelled(call, form), std::nullopt};
+}
+
+void CollectivePredictor::describe(const Call& call, const Measured& measured, CollectiveTime& out) {
+  const Curve& first = *measured.first;
+  const std::string on = where(call.path.placement);
+  out.extrapolated = measured.extrapolated;
+  if (measured.source == Source::exact) {
+    out.protocol = first.protocol;
+    out.model = "calibrated, " + on + (first.algorithm == "unknown" ? ", algorithm not stated" : "");
+  } else if (measured.source == Source::by_halves) {
+    if (first.protocol == measured.second->protocol) out.protocol = first.protocol;
+    out.model = "calibrated reduce-scatter and all-gather, " + on;
+  } else {
+    out.model = fmt::format("interpolated between calibrated {} and {} ranks", first.ranks, measured.second->ranks);
+  }
+}
+
+void CollectivePredictor::describe_model(const Call& call, CollectiveTime& out) const {
+  const std::string on = where(call.path.placement);
+  const std::string_view name = call.way == Algorithm::chain ? "ring" : name_of(call.way);
   out.protocol = call.protocol;
+  switch (model_for(call)) {
+    case Source::tuner: out.model = fmt::format("NCCL's tuner, {} {}, {}", name_of(call.way), call.protocol, on); break;
+    case Source::stepwise:
+      out.model = fmt::format("stepwise ring, {} channels, {}", 2 * nccl_system(cluster_.profile, call.path).channels, on);
+      break;
+    default: out.model = fmt::format("{} alpha-beta, {}", name, on); break;
+  }
+}
+
+CollectiveCost CollectivePredictor::cost(Collective collective, Bytes payload, const Group& group) const {
+  CollectiveCost out;
+  if (group.size <= 1) return out;
+  const Timed timed = this->timed(collective, payload, path_of(collective, group));
+  out.time = SimTime::from(timed.time);
+  const Seconds time = out.time.seconds();
+  out.share[static_cast<std::size_t>(Resource::intra_node)] = share_of(timed.form.fabric, time);
+  out.share[static_cast<std::size_t>(Resource::network)] = share_of(timed.form.network, time);
   return out;
 }
 
 CollectiveTime CollectivePredictor::predict(Collective collective, Bytes payload, const Group& group) const {
-  const RingPath& path = path_of(collective, group);
   CollectiveTime out;
+  static_cast<CollectiveCost&>(out) = cost(collective, payload, group);
   if (group.size <= 1) {
     out.model = "none: one rank";
     return out;
   }
-  Call call = this->call(collective, payload, path);
-  ClosedForm form = load(call);
-  if (auto found = measured(call, std::max(form.fabric, form.network))) {
-    out.time = SimTime::from(found->time);
-    out.protocol = std::move(found->protocol);
-    out.model = std::move(found->model);
-    out.extrapolated = found->extrapolated;
-  } else {
-    if (prefers_tree(call, form)) {
-      call.way = Algorithm::tree;
-      form = load(call);
-    }
-    out = modelled(call, form);
-  }
+  const RingPath& path = path_of(collective, group);
+  const auto [call, form, time, measured] = timed(collective, payload, path);
+  measured ? describe(call, *measured, out) : describe_model(call, out);
   out.way = call.way;
   out.algorithm = name_of(call.way);
-  const Seconds time = out.time.seconds();
-  out.share[static_cast<std::size_t>(Resource::intra_node)] = share_of(form.fabric, time);
-  out.share[static_cast<std::size_t>(Resource::network)] = share_of(form.network, time);
   const __int128 sent = sent_times_n(call.way, collective, payload, path.placement);
   out.sent_per_rank = Bytes{static_cast<std::int64_t>((sent + group.size - 1) / group.size)};
   out.fabric_bytes = form.fabric_bytes;

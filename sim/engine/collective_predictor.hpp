@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -19,10 +20,14 @@
 
 namespace shardsim {
 
-/// The predicted cost of one collective, and what stands behind the figure.
-struct CollectiveTime {
+/// The predicted cost of one collective.
+struct CollectiveCost {
   SimTime time;
   std::array<float, resource_count> share{};  ///< busy part of each resource while it runs alone
+};
+
+/// The same, and what stands behind the figure.
+struct CollectiveTime : CollectiveCost {
   Bytes sent_per_rank;        ///< by the average rank, rounded up
   Bytes fabric_bytes;         ///< that each GPU's link inside the node carries
   Bytes network_bytes;        ///< that leave each node
@@ -44,6 +49,8 @@ class CollectivePredictor {
   /// all-reduce; interpolation in log(ranks) between group sizes measured inside a node; the closed form (with all_reduce_algorithm: auto,
   /// NCCL's tuner). A measurement that claims more than the wire carries is another network's and is passed over.
   [[nodiscard]] CollectiveTime predict(Collective collective, Bytes payload, const Group& group) const;
+  /// The cost alone: replays ask for it thousands of times, and texts would take most of that.
+  [[nodiscard]] CollectiveCost cost(Collective collective, Bytes payload, const Group& group) const;
   /// Which way the call goes, for the account of its bytes.
   [[nodiscard]] Chosen choose(Collective collective, Bytes payload, const Group& group) const;
 
@@ -54,18 +61,27 @@ class CollectivePredictor {
     std::string algorithm, protocol;
     CollectiveCurve curve;
   };
+  enum class Source : std::uint8_t { exact, by_halves, between_sizes, tuner, stepwise, closed_form };
   /// A time taken from measurements.
   struct Measured {
     Seconds time;
-    std::string algorithm, protocol, model;
-    bool extrapolated = false;
+    Source source;
+    const Curve* first;   ///< the reduce-scatter's; that of fewer ranks
+    const Curve* second;  ///< the all-gather's; that of more ranks
+    bool extrapolated;
   };
   struct Call {
     Collective collective;
     Bytes payload;
     Algorithm way;
-    std::string protocol;     ///< the tuner's choice; else empty
+    std::string_view protocol;  ///< the tuner's choice; else empty
     const RingPath& path;
+  };
+  struct Timed {
+    Call call;
+    ClosedForm form;
+    Seconds time;
+    std::optional<Measured> measured;
   };
 
   [[nodiscard]] const RingPath& path_of(Collective collective, const Group& group) const;
@@ -77,7 +93,11 @@ class CollectivePredictor {
   [[nodiscard]] std::optional<Measured> by_halves(const Call& call) const;
   [[nodiscard]] std::optional<Measured> between_sizes(const Call& call) const;
   [[nodiscard]] ClosedForm load(const Call& call) const;
-  [[nodiscard]] CollectiveTime modelled(const Call& call, const ClosedForm& form) const;
+  [[nodiscard]] Timed timed(Collective collective, Bytes payload, const RingPath& path) const;
+  [[nodiscard]] Source model_for(const Call& call) const;
+  [[nodiscard]] Seconds modelled(const Call& call, const ClosedForm& form) const;
+  static void describe(const Call& call, const Measured& measured, CollectiveTime& out);
+  void describe_model(const Call& call, CollectiveTime& out) const;
 
   Cluster cluster_;
   std::vector<Curve> curves_;

@@ -17,9 +17,9 @@ class Pricing {
     const Group& group = schedule_.group_of(action.communicator);
     OpCost cost;
     if (group.size <= 1) return cost;
-    const CollectiveTime timed = model_.collective(action.kind, bytes(action.payload, action.dtype), group);
-    cost.device = timed.time;
-    cost.share = timed.share;
+    const CollectiveCost alone = model_.collective_cost(action.kind, bytes(action.payload, action.dtype), group);
+    cost.device = alone.time;
+    cost.share = alone.share;
     cost.host = SimTime::from(gpu().collective_launch);
     cost.collective = true;
     return cost;
@@ -92,6 +92,10 @@ Seconds CostModel::work(const Work& work) const {
 
 CollectiveTime CostModel::collective(Collective collective, Bytes payload, const Group& group) const {
   return collectives_.predict(collective, payload, group);
+}
+
+CollectiveCost CostModel::collective_cost(Collective collective, Bytes payload, const Group& group) const {
+  return collectives_.cost(collective, payload, group);
 }
 
 Chosen CostModel::choose(Collective collective, Bytes payload, const Group& group) const {

@@ -20,6 +20,8 @@ class CostModel {
   [[nodiscard]] Seconds work(const Work& work) const;
   /// `payload`: the full buffer.
   [[nodiscard]] CollectiveTime collective(Collective collective, Bytes payload, const Group& group) const;
+  /// The same without what stands behind it.
+  [[nodiscard]] CollectiveCost collective_cost(Collective collective, Bytes payload, const Group& group) const;
   /// The algorithm that the call takes, for the account of its bytes.
   [[nodiscard]] Chosen choose(Collective collective, Bytes payload, const Group& group) const;
   /// On the device: everything read and written crosses HBM. To or from the host: the larger side crosses the host link.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <utility>
 #include <vector>
 
 namespace shardsim {
@@ -77,16 +79,35 @@ class CollectiveTimes {
 
 const ReplayOp& replayed(const ReplayProgram& program, OpId op) { return program.ops()[static_cast<std::size_t>(program.find(op))]; }
 
+/// Intervals by begin. One that begins before another of its activity ends makes that one longer: kernels follow on kernels.
+class Intervals {
+ public:
+  void add(Activity activity, SimTime begin, SimTime end) {
+    std::size_t& last = last_[static_cast<std::size_t>(activity)];
+    if (last < all_.size() && begin <= all_[last].end) {
+      all_[last].end = std::max(all_[last].end, end);
+      return;
+    }
+    last = all_.size();
+    all_.push_back({activity, begin, end});
+  }
+  [[nodiscard]] std::vector<Interval> take() && { return std::move(all_); }
+
+ private:
+  std::vector<Interval> all_;
+  std::array<std::size_t, activity_count> last_{none, none, none, none};  // by activity
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+};
+
 /// What ran on streams, by begin.
 std::vector<Interval> intervals_on_streams(const ReplayProgram& program, const Timeline& timeline, CollectiveTimes& collectives) {
-  std::vector<Interval> intervals;
-  intervals.reserve(timeline.slices.size());
+  Intervals intervals;
   for (const Slice& slice : timeline.slices) {
     const ReplayOp& op = replayed(program, slice.op);
-    intervals.push_back({op.activity, slice.begin, slice.end});
+    intervals.add(op.activity, slice.begin, slice.end);
     if (op.kind == ReplayOp::Kind::collective) collectives.add(op.target, slice.op, slice.end - slice.begin);
   }
-  return intervals;
+  return std::move(intervals).take();
 }
 
 /// Puts what ran on the host in its place.
