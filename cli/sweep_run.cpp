@@ -23,6 +23,15 @@ std::string csv_line(const std::vector<std::string>& fields) {
   return line;
 }
 
+/// "step" of "step.time_s": once each.
+std::vector<std::string> parts_of(const std::vector<std::string>& columns) {
+  std::vector<std::string> parts;
+  for (const std::string& column : columns) parts.push_back(column.substr(0, column.find('.')));
+  std::sort(parts.begin(), parts.end());
+  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+  return parts;
+}
+
 }  // namespace
 
 /// The figures of one row; a reason instead if there are none.
@@ -51,6 +60,7 @@ SweepRows::SweepRows(const SweepPlan& plan, RowFormat format)
     : plan_(plan),
       format_(format),
       all_columns_(plan.columns == simulate_columns()),
+      parts_(parts_of(plan.columns)),
       scenarios_(plan.base_file, plan.base_folder) {}
 
 std::string SweepRows::line(std::uint64_t index) {
@@ -64,7 +74,8 @@ SweepRows::Figures SweepRows::simulate(std::uint64_t index) {
   Detail detail;
   if (!plan_.allocator) detail.allocator = std::nullopt;
   try {
-    return {simulate_json(jobs_.simulate(*scenario, detail)), {}};
+    const SimulationResult result = jobs_.simulate(*scenario, detail);
+    return {all_columns_ ? simulate_json(result) : simulate_figures(result, parts_), {}};
   } catch (const InputError& error) { return {{}, error.problems.empty() ? error.what() : first_message(error.problems)}; }
 }
 

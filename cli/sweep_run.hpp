@@ -38,6 +38,7 @@ class SweepRows {
   const SweepPlan& plan_;
   RowFormat format_;
   bool all_columns_;
+  std::vector<std::string> parts_;  // of the figures that the columns name
   ScenarioCache scenarios_;
   JobCache jobs_;
 };

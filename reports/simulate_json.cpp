@@ -2,6 +2,7 @@
 #include "reports/simulate_json.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "reports/csv.hpp"
 #include "sim/core/checkpoint_report.hpp"
@@ -31,18 +32,27 @@ Json by_group(const Traffic& traffic) {
   return rows;
 }
 
-Json traffic_json(const Traffic& traffic) {
+enum class Lists : std::uint8_t { with, without };
+
+Json traffic_json(const Traffic& traffic, Lists lists) {
   Json sent(Json::Object{{"total", number(traffic.total)}});
   for (Collective c : all_collectives) sent.add(std::string(name_of(c)), number(traffic.sent_per_rank[static_cast<std::size_t>(c)]));
-  return Json::Object{
-      {"sent_bytes_per_rank", sent},
+  Json json(Json::Object{
+      {"sent_bytes_per_rank", std::move(sent)},
       {"sent_bytes_by_rank",
-       Json::Object{{"min", number(traffic.by_rank_min)}, {"mean", traffic.by_rank_mean}, {"max", number(traffic.by_rank_max)}}},
-      {"by_group", by_group(traffic)},
-      {"control_bytes_per_rank", number(traffic.control)},
-      {"psi_units", traffic.psi_units},
-      {"textbook_bytes_per_rank", number(traffic.textbook)},
-      {"textbook_differs_because", traffic.textbook_differs_because}};
+       Json::Object{{"min", number(traffic.by_rank_min)}, {"mean", traffic.by_rank_mean}, {"max", number(traffic.by_rank_max)}}}});
+  if (lists == Lists::with) json.add("by_group", by_group(traffic));
+  json.add("control_bytes_per_rank", number(traffic.control));
+  json.add("psi_units", traffic.psi_units);
+  json.add("textbook_bytes_per_rank", number(traffic.textbook));
+  json.add("textbook_differs_because", traffic.textbook_differs_because);
+  return json;
+}
+
+Json model_json(const SimulationResult& result) {
+  return Json::Object{{"name", result.model_name},
+                      {"parameters", result.parameters.value()},
+                      {"trainable_parameters", result.trainable_parameters.value()}};
 }
 
 Json persistent_json(const ByCategory& persistent) {
@@ -132,26 +142,45 @@ Json explanation_json(const MemoryExplanation& e, const Memory& memory) {
                       {"cheapest", e.cheapest ? change_json(e.changes[*e.cheapest]) : Json()}};
 }
 
+/// A key of the contract's outermost object.
+struct Part {
+  std::string_view name;
+  Json (*make)(const SimulationResult& result, Lists lists);  ///< null: there is nothing to say
+};
+
+constexpr std::array<Part, 13> parts{{
+    {"schema", [](const SimulationResult&, Lists) -> Json { return "shardsim.simulate/1"; }},
+    {"scenario", [](const SimulationResult& r, Lists) -> Json { return r.scenario; }},
+    {"strategy", [](const SimulationResult& r, Lists) -> Json { return r.schedule->strategy; }},
+    {"semantics", [](const SimulationResult& r, Lists) -> Json { return r.schedule->semantics; }},
+    {"library", [](const SimulationResult& r, Lists) -> Json { return r.schedule->library; }},
+    {"world_size", [](const SimulationResult& r, Lists) -> Json { return r.world_size; }},
+    {"model", [](const SimulationResult& r, Lists) { return model_json(r); }},
+    {"traffic", [](const SimulationResult& r, Lists lists) { return traffic_json(r.traffic, lists); }},
+    {"memory", [](const SimulationResult& r, Lists) { return memory_json(r.memory); }},
+    {"step", [](const SimulationResult& r, Lists) { return step_json(r.step); }},
+    {"warnings", [](const SimulationResult& r, Lists) -> Json { return Json::List(r.warnings.begin(), r.warnings.end()); }},
+    {"checkpoint", [](const SimulationResult& r, Lists) { return r.checkpoint ? checkpoint_json(*r.checkpoint) : Json(); }},
+    {"explanation", [](const SimulationResult& r, Lists) { return r.explanation ? explanation_json(*r.explanation, r.memory) : Json(); }},
+}};
+
+/// Adds a part; nothing where the result has none.
+void add(const Part& part, const SimulationResult& result, Lists lists, Json& json) {
+  if (Json made = part.make(result, lists); !made.is_null()) json.add(std::string(part.name), std::move(made));
+}
+
 }  // namespace
 
 Json simulate_json(const SimulationResult& result) {
-  const Schedule& schedule = *result.schedule;
-  Json::List warnings(result.warnings.begin(), result.warnings.end());
-  Json json = Json::Object{{"schema", "shardsim.simulate/1"},
-                      {"scenario", result.scenario},
-                      {"strategy", schedule.strategy},
-                      {"semantics", schedule.semantics},
-                      {"library", schedule.library},
-                      {"world_size", result.world_size},
-                      {"model", Json::Object{{"name", result.model_name},
-                                             {"parameters", result.parameters.value()},
-                                             {"trainable_parameters", result.trainable_parameters.value()}}},
-                      {"traffic", traffic_json(result.traffic)},
-                      {"memory", memory_json(result.memory)},
-                      {"step", step_json(result.step)},
-                      {"warnings", std::move(warnings)}};
-  if (result.checkpoint) json.add("checkpoint", checkpoint_json(*result.checkpoint));
-  if (result.explanation) json.add("explanation", explanation_json(*result.explanation, result.memory));
+  Json json{Json::Object{}};
+  for (const Part& part : parts) add(part, result, Lists::with, json);
+  return json;
+}
+
+Json simulate_figures(const SimulationResult& result, std::span<const std::string> names) {
+  Json json{Json::Object{}};
+  for (const Part& part : parts)
+    if (std::find(names.begin(), names.end(), part.name) != names.end()) add(part, result, Lists::without, json);
   return json;
 }
 

@@ -12,6 +12,9 @@ namespace shardsim {
 
 [[nodiscard]] Json simulate_json(const SimulationResult& result);
 
+/// The single figures of some of its parts ("step", "memory", "model" ...): what is left out is lists. For sweeps, whose rows show a few.
+[[nodiscard]] Json simulate_figures(const SimulationResult& result, std::span<const std::string> parts);
+
 /// Every single figure of the JSON is a column named by its dotted path; lists are left out. With a header line; fields are quoted where
 /// RFC 4180 asks for it.
 [[nodiscard]] std::string simulate_csv(std::span<const SimulationResult> results);

@@ -27,7 +27,7 @@ class Rounding {
   bool is_power_of_two_;
 };
 
-MemoryChange change(const Buffer& buffer, Bytes bytes, OpId op) {
+AllocationChange change(const Buffer& buffer, Bytes bytes, OpId op) {
   return {.bytes = bytes, .op = op, .pool = static_cast<std::int16_t>(buffer.pool.index), .category = buffer.category, .host = buffer.host};
 }
 
@@ -36,15 +36,15 @@ class MemoryFold {
   explicit MemoryFold(std::size_t pools) : pools_(pools) {}
 
   /// What is alive before the step.
-  void begin(std::span<const MemoryChange> changes) {
-    for (const MemoryChange& c : changes) total_ += add(c);
+  void begin(std::span<const AllocationChange> changes) {
+    for (const AllocationChange& c : changes) total_ += add(c);
     memory_.before = held_;
     note_peak(OpId{});
   }
 
-  void fold(std::span<const MemoryChange> changes) {
+  void fold(std::span<const AllocationChange> changes) {
     Bytes total = total_, peak = memory_.peak;  // in registers: these two are all that most changes meet
-    for (const MemoryChange& c : changes) {
+    for (const AllocationChange& c : changes) {
       total += add(c);
       if (total <= peak) continue;
       total_ = peak = total;
@@ -70,7 +70,7 @@ class MemoryFold {
   };
 
   /// Returns the change of the device's memory.
-  Bytes add(const MemoryChange& c) {
+  Bytes add(const AllocationChange& c) {
     if (c.host) {
       pinned_ += c.bytes;
       memory_.host_pinned = std::max(memory_.host_pinned, pinned_);
@@ -103,9 +103,9 @@ OpId first_of_step(const Schedule& schedule) {
 
 }  // namespace
 
-std::vector<MemoryChange> memory_changes(const Schedule& schedule, std::int64_t granularity) {
+std::vector<AllocationChange> allocation_changes(const Schedule& schedule, std::int64_t granularity) {
   const Rounding rounded(granularity);
-  std::vector<MemoryChange> changes;
+  std::vector<AllocationChange> changes;
   changes.reserve(2 * schedule.buffers.size());  // most are allocated once and freed once
   std::vector<bool> allocated(schedule.buffers.size());
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
@@ -120,7 +120,7 @@ std::vector<MemoryChange> memory_changes(const Schedule& schedule, std::int64_t 
       changes.push_back(change(buffer, -1 * rounded(buffer.size()), op));
     }
   }
-  std::vector<MemoryChange> before;  // as initially_alive() has it
+  std::vector<AllocationChange> before;  // as initially_alive() has it
   for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {
     const Buffer& buffer = schedule.buffers[i];
     if (buffer.persistent && !buffer.view_of.valid() && !allocated[i]) before.push_back(change(buffer, rounded(buffer.size()), OpId{}));
@@ -129,9 +129,9 @@ std::vector<MemoryChange> memory_changes(const Schedule& schedule, std::int64_t 
   return changes;
 }
 
-Memory fold_memory(const Schedule& schedule, std::span<const MemoryChange> changes) {
+Memory fold_memory(const Schedule& schedule, std::span<const AllocationChange> changes) {
   const auto from = [&](OpId op) {
-    return std::partition_point(changes.begin(), changes.end(), [&](const MemoryChange& c) { return c.op < op; });
+    return std::partition_point(changes.begin(), changes.end(), [&](const AllocationChange& c) { return c.op < op; });
   };
   const auto forward = from(OpId{0}), step = from(first_of_step(schedule));
   MemoryFold fold(schedule.streams.size());
@@ -145,12 +145,12 @@ Memory fold_memory(const Schedule& schedule, std::span<const MemoryChange> chang
   return memory;
 }
 
-Memory fold_memory(const Schedule& schedule, std::int64_t granularity) { return fold_memory(schedule, memory_changes(schedule, granularity)); }
+Memory fold_memory(const Schedule& schedule, std::int64_t granularity) { return fold_memory(schedule, allocation_changes(schedule, granularity)); }
 
-std::vector<MemoryPoint> memory_timeline(std::span<const MemoryChange> changes, const Timeline& timeline) {
+std::vector<MemoryPoint> memory_timeline(std::span<const AllocationChange> changes, const Timeline& timeline) {
   std::vector<MemoryPoint> points(changes.size());
   auto point = points.begin();  // push_back would write the end of the vector to memory each time
-  auto change = std::find_if(changes.begin(), changes.end(), [](const MemoryChange& c) { return c.op.valid(); });
+  auto change = std::find_if(changes.begin(), changes.end(), [](const AllocationChange& c) { return c.op.valid(); });
   const auto place = [&](SimTime time, OpId before) {
     for (; change != changes.end() && change->op < before; ++change) {
       if (change->host) continue;

@@ -87,7 +87,7 @@ void add_memory(const PreparedStep& step, const Profile& profile, const Detail& 
   const Schedule& schedule = *step.schedule;
   Memory& memory = result.memory;
   memory = step.memory;
-  if (detail.timeline) memory.timeline = memory_timeline(step.memory_changes, result.timeline);
+  if (detail.timeline) memory.timeline = memory_timeline(step.allocation_changes, result.timeline);
   add_workspace(profile.overheads.cublas_workspace, memory);
   memory.overhead = overhead(schedule, profile);
   if (detail.allocator && !is_textbook(schedule)) reserve(schedule, profile, *detail.allocator, result);
@@ -173,10 +173,10 @@ PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements par
   PreparedStep step{.schedule = nullptr,
                     .program = std::make_shared<const ReplayProgram>(*schedule),
                     .traffic = account(*schedule, parameters),
-                    .memory_changes = memory_changes(*schedule, granularity(*schedule)),
+                    .allocation_changes = allocation_changes(*schedule, granularity(*schedule)),
                     .memory = {},
                     .hardware_flops = hardware_flops(*schedule)};
-  step.memory = fold_memory(*schedule, step.memory_changes);
+  step.memory = fold_memory(*schedule, step.allocation_changes);
   step.schedule = std::move(schedule);
   return step;
 }

@@ -81,7 +81,7 @@ void prepare_a_replay(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
   for (auto _ : state) {
     benchmark::DoNotOptimize(ReplayProgram(schedule));
-    benchmark::DoNotOptimize(memory_changes(schedule));
+    benchmark::DoNotOptimize(allocation_changes(schedule));
   }
 }
 BENCHMARK(prepare_a_replay)->Unit(benchmark::kMicrosecond);
@@ -98,7 +98,7 @@ BENCHMARK(price_the_ops)->Unit(benchmark::kMicrosecond);
 void replay(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
   const RankProgram program = llama().program(schedule);
-  const std::vector<MemoryChange> changes = memory_changes(schedule);
+  const std::vector<AllocationChange> changes = allocation_changes(schedule);
   for (auto _ : state) {
     const auto timelines = simulate({&program, 1}, {.overlap_slowdown = 0.15});
     benchmark::DoNotOptimize(fold_memory(schedule, changes));

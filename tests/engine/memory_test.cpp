@@ -118,7 +118,7 @@ TEST(Memory, NothingAllocatedInTheStep) {
 TEST(Memory, PointsStandWhereTheDefaultStreamGetsToThem) {
   OneStep s;
   const Timeline timeline = s.h.replay();
-  const std::vector<MemoryChange> changes = memory_changes(s.h.builder.schedule(), 1);
+  const std::vector<AllocationChange> changes = allocation_changes(s.h.builder.schedule(), 1);
   const Memory m = fold_memory(s.h.builder.schedule(), changes);
   const std::vector<MemoryPoint> points = memory_timeline(changes, timeline);
   ASSERT_EQ(points.size(), 10u);

@@ -50,6 +50,20 @@ TEST(SimulateJson, CarriesTheFiguresOfTheResult) {
   EXPECT_EQ(*json.find("warnings.0")->as<std::string>(), "a warning");
 }
 
+TEST(SimulateJson, SingleFiguresAreTheSameInParts) {
+  const SimulationResult result = sample_result();
+  const Json whole = simulate_json(result), some = simulate_figures(result, std::vector<std::string>{"traffic", "step"});
+  for (const std::string& path : leaf_paths(whole)) {
+    const bool asked = path.starts_with("traffic.") || path.starts_with("step.");
+    ASSERT_EQ(some.find(path) != nullptr, asked) << path;
+    if (asked) {
+      EXPECT_EQ(some.find(path)->line(), whole.find(path)->line()) << path;
+    }
+  }
+  EXPECT_EQ(some.find("traffic.by_group"), nullptr);
+  EXPECT_EQ(some.find("warnings"), nullptr);
+}
+
 TEST(SimulateJson, LeavesControlMessagesOutOfTheRows) {
   const Json json = simulate_json(sample_result());
   ASSERT_EQ(json.find("traffic.by_group")->as<Json::List>()->size(), 2U);
