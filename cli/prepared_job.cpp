@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/checkpoint_job.hpp"
+#include "strategies/batch_shape.hpp"
 
 namespace shardsim {
 namespace {
@@ -21,6 +22,12 @@ JobFacts facts_of(const Scenario& scenario, const Job& job) {
   facts.compute = scenario.training.precision.compute;
   facts.textbook_bytes = textbook(job).sent_per_rank;
   return facts;
+}
+
+bool is_job_of(const Job& job, const Scenario& scenario) {
+  return job.world_size == scenario.cluster.world_size() && job.gpus_per_node == scenario.cluster.gpus_per_node &&
+         job.strategy.name == scenario.strategy.name && job.strategy.semantics == scenario.strategy.semantics &&
+         job.strategy.options.values() == scenario.strategy.options.values();
 }
 
 }  // namespace
@@ -49,18 +56,38 @@ SimulationResult simulate_scenario(const Scenario& scenario, Detail detail) {
   return simulate_prepared(scenario, prepare_job(scenario), CostModel(scenario.cluster), detail);
 }
 
-bool JobCache::SameJob::operator()(const Key& a, const Key& b) const {
-  return a.model == b.model && a.world_size == b.world_size && a.gpus_per_node == b.gpus_per_node && a.strategy.name == b.strategy.name &&
-         a.strategy.semantics == b.strategy.semantics && a.strategy.options.values() == b.strategy.options.values();
+const PreparedJob& JobCache::job_of(const Scenario& scenario) {
+  const bool same_model = last_ && last_->model == scenario.model;
+  if (same_model && is_job_of(last_->job, scenario)) return last_->prepared;
+  const Job job = scenario.job();
+  if (last_ && share_ops(last_->job, job))
+    change_batch_shape(scenario, job);
+  else
+    emit_anew(scenario, job);
+  return last_->prepared;
 }
 
-std::shared_ptr<const PreparedJob> JobCache::job_of(const Scenario& scenario) {
-  Key key{scenario.model, scenario.strategy, scenario.cluster.world_size(), scenario.cluster.gpus_per_node};
-  if (auto job = jobs_.find(key)) return job;
-  jobs_.clear();  // before the next is made: its memory is at hand for it
-  auto job = std::make_shared<const PreparedJob>(prepare_job(scenario));
-  jobs_.add(std::move(key), job);
-  return job;
+void JobCache::emit_anew(const Scenario& scenario, const Job& job) {
+  last_.reset();  // before the next is made: its memory is at hand for it
+  auto schedule = std::make_shared<Schedule>(emit(job));
+  JobFacts facts = facts_of(scenario, job);
+  PreparedStep step = prepare_step(schedule, facts.parameters);
+  last_ = Known{scenario.model, job, std::move(schedule), {std::move(step), std::move(facts)}};
+}
+
+void JobCache::change_batch_shape(const Scenario& scenario, const Job& job) {
+  PreparedJob& prepared = last_->prepared;
+  prepared.facts = facts_of(scenario, job);
+  constexpr int own_uses = 2;  // by the cache, and by the step
+  const bool is_shared = last_->schedule.use_count() > own_uses;
+  if (is_shared) last_->schedule = std::make_shared<Schedule>(*last_->schedule);  // a result that somebody keeps stays as it is
+  set_batch_shape(*last_->schedule, job);
+  if (is_shared)
+    prepared.step = prepare_step(last_->schedule, prepared.facts.parameters);
+  else
+    refresh_sizes(prepared.step);
+  last_->model = scenario.model;
+  last_->job = job;
 }
 
 std::shared_ptr<const CostModel> JobCache::machine_of(const Scenario& scenario) {
@@ -72,8 +99,7 @@ std::shared_ptr<const CostModel> JobCache::machine_of(const Scenario& scenario) 
 }
 
 SimulationResult JobCache::simulate(const Scenario& scenario, Detail detail) {
-  const auto job = job_of(scenario);
-  return simulate_prepared(scenario, *job, *machine_of(scenario), detail);
+  return simulate_prepared(scenario, job_of(scenario), *machine_of(scenario), detail);
 }
 
 }  // namespace shardsim

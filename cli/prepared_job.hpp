@@ -2,6 +2,8 @@
 // What scenarios that differ in their cluster's speeds alone share.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "cli/simulation_job.hpp"
@@ -27,19 +29,20 @@ class JobCache {
   [[nodiscard]] SimulationResult simulate(const Scenario& scenario, Detail detail);
 
  private:
-  struct Key {
+  /// A job with all that its scenario held of it.
+  struct Known {
     std::shared_ptr<const Model> model;  ///< stands for its training block too: a ScenarioCache makes one for both
-    StrategyChoice strategy;
-    std::int64_t world_size, gpus_per_node;
+    Job job;
+    std::shared_ptr<Schedule> schedule;  ///< of the step
+    PreparedJob prepared;
   };
-  struct SameJob {
-    bool operator()(const Key& a, const Key& b) const;
-  };
-  std::shared_ptr<const PreparedJob> job_of(const Scenario& scenario);
+  [[nodiscard]] const PreparedJob& job_of(const Scenario& scenario);
+  void emit_anew(const Scenario& scenario, const Job& job);
+  void change_batch_shape(const Scenario& scenario, const Job& job);
   std::shared_ptr<const CostModel> machine_of(const Scenario& scenario);
 
-  // Neighbours in a sweep share a job. More of them would only take memory that is in no cache of the processor.
-  RecentValues<Key, PreparedJob, SameJob> jobs_{1};
+  // Neighbours in a sweep share a job, or the ops of one. More of them would only take memory that is in no cache of the processor.
+  std::optional<Known> last_;
   ByTree<CostModel> machines_{32};  // by the cluster block
 };
 

@@ -20,6 +20,7 @@ struct Precision {
   std::optional<DType> master = DType::fp32;
   DType moments = DType::fp32;          ///< bf16 under pure-bf16
   std::string name = "mixed";           ///< as the user wrote it: mixed, autocast, pure-bf16, fp32, or custom
+  bool operator==(const Precision&) const = default;
 };
 
 enum class Checkpointing : std::uint8_t {
@@ -34,6 +35,7 @@ struct ActivationCheckpointing {
   std::int32_t every = 1;  ///< full on every k-th layer, none on the others
   /// torch.utils.checkpoint's: the layer runs without a graph in forward and again, hooks and all, in backward (transformers' default).
   bool use_reentrant = false;
+  bool operator==(const ActivationCheckpointing&) const = default;
 };
 
 enum class AttentionKind : std::uint8_t { flash, plain };
@@ -41,6 +43,7 @@ enum class AttentionKind : std::uint8_t { flash, plain };
 struct Loss {
   enum class Kind : std::uint8_t { cross_entropy, fused, chunked } kind = Kind::cross_entropy;
   std::int32_t chunks = 1;  ///< of `chunked`
+  bool operator==(const Loss&) const = default;
 };
 
 struct Optimizer {
@@ -51,18 +54,21 @@ struct Optimizer {
   std::optional<double> clip_grad_norm;
   bool set_to_none = true;                   ///< zero_grad
   std::string variant;                       ///< of muon: which distributed implementation
+  bool operator==(const Optimizer&) const = default;
 };
 
 enum class OffloadTarget : std::uint8_t { none, cpu, nvme };
 struct Offload {
   OffloadTarget parameters = OffloadTarget::none;
   OffloadTarget optimizer = OffloadTarget::none;
+  bool operator==(const Offload&) const = default;
 };
 
 /// PYTORCH_CUDA_ALLOC_CONF: how the caching allocator reserves memory.
 struct Allocator {
   bool expandable_segments = false;
   std::optional<Bytes> max_split_size;
+  bool operator==(const Allocator&) const = default;
 };
 
 struct Training {
@@ -82,6 +88,7 @@ struct Training {
   bool warm = true;
 
   [[nodiscard]] Tokens tokens_per_micro_batch() const { return Tokens{sequence_length * micro_batch_size}; }
+  bool operator==(const Training&) const = default;
 };
 
 }  // namespace shardsim

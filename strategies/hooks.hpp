@@ -2,6 +2,7 @@
 // The places of the training loop where a data-parallel library acts. A strategy overrides those that its library hooks into.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "models/model.hpp"
@@ -61,6 +62,11 @@ struct Program {
  private:
   std::vector<UnitId> unit_of_parameter_;
 };
+
+/// What the loop registers for a module of each layer type, one module after another: forward, backward, backward of which only the
+/// weights' or only the inputs' gradients are wanted.
+inline constexpr std::size_t module_work_count = 4;
+[[nodiscard]] std::array<Work, module_work_count> module_works(const Module& module);
 
 /// Writes one optimizer step: micro-batches of forward and backward under `job.training.checkpointing`, activations with autograd's life
 /// times, then the step. Calls `hooks` where a library would be called.

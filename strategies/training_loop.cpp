@@ -76,7 +76,7 @@ class TrainingLoop {
   }
 
  private:
-  struct ModuleWorks { WorkId forward, backward, backward_frozen_input, backward_frozen_weight; };
+  struct ModuleWorks { WorkId forward, backward, backward_frozen_input, backward_frozen_weight; };  // as module_works() has them
 
   /// A schedule fills a megabyte: growing it step by step would copy it twice over. Per module: forward, backward and perhaps
   /// recomputation, each with a few tensors made and freed.
@@ -94,9 +94,9 @@ class TrainingLoop {
   std::vector<ModuleWorks> register_works(const LayerType& type) {
     std::vector<ModuleWorks> all;
     for (const Module& m : type.modules) {
-      Work both = m.backward_input;
-      both += m.backward_weight;
-      all.push_back({build_.work(m.forward), build_.work(both), build_.work(m.backward_weight), build_.work(m.backward_input)});
+      std::array<WorkId, module_work_count> ids;
+      std::ranges::transform(module_works(m), ids.begin(), [&](Work& work) { return build_.work(std::move(work)); });
+      all.push_back({ids[0], ids[1], ids[2], ids[3]});
     }
     return all;
   }
@@ -397,6 +397,12 @@ class TrainingLoop {
 };
 
 }  // namespace
+
+std::array<Work, module_work_count> module_works(const Module& module) {
+  Work both = module.backward_input;
+  both += module.backward_weight;
+  return {module.forward, std::move(both), module.backward_weight, module.backward_input};
+}
 
 void run_training_loop(Program& program, Hooks& hooks) { TrainingLoop(program, hooks).run(); }
 

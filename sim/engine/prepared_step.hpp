@@ -20,6 +20,8 @@ struct PreparedStep {
 };
 
 [[nodiscard]] PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements parameters);
+/// After the works and the sizes of buffers of its schedule changed, but neither its ops nor what its collectives carry.
+void refresh_sizes(PreparedStep& step);
 
 /// Equal, bit for bit, to run_simulation of the schedule itself.
 [[nodiscard]] SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail = {});

@@ -170,15 +170,21 @@ StepTime step_time(const PreparedStep& prepared, const CostModel& costs, const J
 }  // namespace
 
 PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements parameters) {
-  PreparedStep step{.schedule = nullptr,
+  PreparedStep step{.schedule = schedule,
                     .program = std::make_shared<const ReplayProgram>(*schedule),
                     .traffic = account(*schedule, parameters),
-                    .allocation_changes = allocation_changes(*schedule, granularity(*schedule)),
+                    .allocation_changes = {},
                     .memory = {},
-                    .hardware_flops = hardware_flops(*schedule)};
-  step.memory = fold_memory(*schedule, step.allocation_changes);
-  step.schedule = std::move(schedule);
+                    .hardware_flops = {}};
+  refresh_sizes(step);
   return step;
+}
+
+void refresh_sizes(PreparedStep& step) {
+  const Schedule& schedule = *step.schedule;
+  step.allocation_changes = allocation_changes(schedule, granularity(schedule));
+  step.memory = fold_memory(schedule, step.allocation_changes);
+  step.hardware_flops = hardware_flops(schedule);
 }
 
 SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail) {
