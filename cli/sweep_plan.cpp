@@ -113,13 +113,14 @@ void count_rows(SweepPlan& plan, const Where& where, Problems& problems) {
   }
 }
 
-/// How much must be made anew where a key changes: the model, what one rank does, or how fast the machine is.
+/// How much must be made anew where a key changes: the model, what one rank does, how large it is, or how fast the machine is.
 int weight(const std::string& key) {
   const bool speed = key.starts_with("cluster.") && key != "cluster.nodes" && key != "cluster.gpus_per_node" && key != "cluster.profile";
   if (speed) return 0;
-  if (key.starts_with("cluster")) return 1;
-  if (key.starts_with("strategy")) return 2;
-  return key.starts_with("training") ? 3 : 4;
+  if (key == "training.micro_batch_size" || key == "training.sequence_length") return 1;
+  if (key.starts_with("cluster")) return 2;
+  if (key.starts_with("strategy")) return 3;
+  return key.starts_with("training") ? 4 : 5;
 }
 
 int weight(const SweepAxis& axis) {

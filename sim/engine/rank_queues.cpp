@@ -129,9 +129,7 @@ void RankQueues::complete(std::size_t stream, Picoseconds time) {
 
 Sprint RankQueues::sprint(std::size_t stream, Picoseconds end, Picoseconds until, double compute_speed) {
   Queue& queue = queues_[stream];
-  Sprint at;
-  do {
-    at = {.now = end};
+  for (;;) {
     close_slice(queue, end);
     const std::int32_t ended = queue.head;
     queue.free_at = end;
@@ -141,13 +139,15 @@ Sprint RankQueues::sprint(std::size_t stream, Picoseconds end, Picoseconds until
     const OpCost& price = program_.cost(next);
     const Picoseconds begin = std::max(end, issued(queue.head));
     if (next.kind != ReplayOp::Kind::kernel || uses_shares(price) || begin >= until) break;
-    at = {.now = begin, .running = true, .slowed = price.compute && compute_speed != 1, .duration = price.device.picoseconds()};
-    at.due = begin + (at.slowed ? stretched(at.duration, compute_speed) : at.duration);
+    const bool slowed = price.compute && compute_speed != 1;
+    const Picoseconds duration = price.device.picoseconds();
+    const Picoseconds due = begin + (slowed ? stretched(duration, compute_speed) : duration);
     open_slice(queue, stream, begin);
-    end = at.due;
-  } while (end < until);
-  if (!at.running && queue.head >= 0) wake(stream);
-  return at;
+    if (due >= until) return {.now = begin, .running = true, .slowed = slowed, .duration = duration, .due = due};
+    end = due;
+  }
+  if (queue.head >= 0) wake(stream);
+  return {.now = end};
 }
 
 std::string RankQueues::describe(std::int32_t i) const {

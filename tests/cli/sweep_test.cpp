@@ -169,7 +169,7 @@ TEST(SweepProgress, TellsSpeedAndWhatIsLeft) {
   EXPECT_EQ(progress_line("sweep", 0, 10, 0, 0), "sweep [....................] 0/10");
 }
 
-TEST_F(SweepPlanTest, KeysThatChangeOnlySpeedsVaryFastestInTheOrderOfSimulation) {
+TEST_F(SweepPlanTest, KeysThatChangeOnlySpeedsVaryFastestInTheOrderOfSimulationThenThoseOfTheBatch) {
   write("base.yaml", base_text);
   const auto plan = load_sweep(write("sweep.yaml",
                                      "base: base.yaml\ngrid:\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n  training.micro_batch_size: [1, 2, 4]\n"
@@ -179,7 +179,7 @@ TEST_F(SweepPlanTest, KeysThatChangeOnlySpeedsVaryFastestInTheOrderOfSimulation)
   std::vector<std::uint64_t> rows;
   for (std::uint64_t position = 0; position < plan->size; ++position) rows.push_back(plan->row_at(position));
   // Rows are numbered bandwidth * 12 + micro-batch * 4 + strategy * 2 + nodes.
-  EXPECT_EQ((std::vector<std::uint64_t>(rows.begin(), rows.begin() + 8)), (std::vector<std::uint64_t>{0, 12, 1, 13, 2, 14, 3, 15}));
+  EXPECT_EQ((std::vector<std::uint64_t>(rows.begin(), rows.begin() + 8)), (std::vector<std::uint64_t>{0, 12, 4, 16, 8, 20, 1, 13}));
   std::sort(rows.begin(), rows.end());
   for (std::uint64_t row = 0; row < plan->size; ++row) EXPECT_EQ(rows[static_cast<std::size_t>(row)], row);
 }
