@@ -25,15 +25,12 @@ struct MemoryState {
 std::vector<MemoryState> thinned(const Memory& memory, SimTime end) {
   std::vector<MemoryState> out;
   std::int64_t moment = -1;
-  MemoryState now{.time = {}, .allocated = memory.before};
-  for (const MemoryPoint& point : memory.timeline) {
-    apply(point, now.allocated);
-    now.time = point.time;
-    const std::int64_t at = end.picoseconds() > 0 ? static_cast<std::int64_t>(seconds(point.time) / seconds(end) * static_cast<double>(resolution)) : 0;
-    if (at != moment) out.push_back(now);
-    else if (sum(now.allocated) > sum(out.back().allocated)) out.back() = now;
+  visit_states(memory, [&](SimTime time, OpId, const ByCategory& allocated) {
+    const std::int64_t at = end.picoseconds() > 0 ? static_cast<std::int64_t>(seconds(time) / seconds(end) * static_cast<double>(resolution)) : 0;
+    if (at != moment) out.push_back({time, allocated});
+    else if (sum(allocated) > sum(out.back().allocated)) out.back() = {time, allocated};
     moment = at;
-  }
+  });
   return out;
 }
 

@@ -126,17 +126,17 @@ class Picture {
       for (int x = from; x <= to; ++x) most[static_cast<std::size_t>(x - left)] = std::max(most[static_cast<std::size_t>(x - left)], now);
       from = to;
     };
-    for (const MemoryPoint& point : result_.memory.timeline) {
-      fill(std::min(right, x_of(point.time)));
-      now += point.change;
-    }
+    visit_states(result_.memory, [&](SimTime time, OpId, const ByCategory& allocated) {
+      fill(std::min(right, x_of(time)));
+      now = sum(allocated);
+    });
     fill(right);
     return most;
   }
 
   void memory(int y) {
     const Bytes peak = result_.memory.peak;
-    if (result_.memory.timeline.empty() || peak <= Bytes{}) return;
+    if (result_.memory.timeline.times.empty() || peak <= Bytes{}) return;
     const int ground = y + memory_height;
     std::string path = fmt::format("M{} {}", left, ground);
     int before = ground, x = left;

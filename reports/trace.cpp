@@ -28,11 +28,7 @@ class Writer {
     rows();
     for (const HostSlice& slice : result_.timeline.host) slice_event(host_row, slice.op, slice.begin, slice.end);
     for (const Slice& slice : result_.timeline.slices) slice_event(slice.stream.index + 2, slice.op, slice.begin, slice.end);
-    ByCategory allocated = result_.memory.before;
-    for (const MemoryPoint& point : result_.memory.timeline) {
-      apply(point, allocated);
-      counter_event(point.time, allocated);
-    }
+    visit_states(result_.memory, [&](SimTime time, OpId, const ByCategory& allocated) { counter_event(time, allocated); });
     out_ += "\n]}\n";
     return std::move(out_);
   }

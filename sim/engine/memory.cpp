@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <utility>
 
 namespace shardsim {
@@ -147,25 +146,16 @@ Memory fold_memory(const Schedule& schedule, std::span<const AllocationChange> c
 
 Memory fold_memory(const Schedule& schedule, std::int64_t granularity) { return fold_memory(schedule, allocation_changes(schedule, granularity)); }
 
-std::vector<MemoryPoint> memory_timeline(std::span<const AllocationChange> changes, const Timeline& timeline) {
-  std::vector<MemoryPoint> points(changes.size());
-  auto point = points.begin();  // push_back would write the end of the vector to memory each time
-  auto change = std::find_if(changes.begin(), changes.end(), [](const AllocationChange& c) { return c.op.valid(); });
-  const auto place = [&](SimTime time, OpId before) {
-    for (; change != changes.end() && change->op < before; ++change) {
-      if (change->host) continue;
-      point->time = time;  // member by member: a whole point would be put together elsewhere first, and read back before it is there
-      point->change = change->bytes;
-      point->op = change->op;
-      point->category = change->category;
-      ++point;
-    }
-  };
-  for (const Slice& slice : timeline.slices)
-    if (slice.stream.index == 0) place(slice.begin, slice.op);  // ops of a stream run in order
-  place(timeline.end, OpId{std::numeric_limits<std::int32_t>::max()});
-  points.erase(point, points.end());
-  return points;
+MemoryTimeline memory_timeline(AllocationChanges changes, const Timeline& timeline) {
+  std::vector<SimTime> times(changes->size());
+  auto change = changes->begin();
+  auto time = times.begin();
+  for (const Slice& slice : timeline.slices) {
+    if (slice.stream.index != 0) continue;
+    for (; change != changes->end() && change->op < slice.op; ++change) *time++ = slice.begin;  // ops of a stream run in order
+  }
+  std::fill(time, times.end(), timeline.end);
+  return {std::move(changes), std::move(times)};
 }
 
 std::string describe_peak(const Schedule& schedule, OpId op) {

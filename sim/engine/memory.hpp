@@ -9,15 +9,6 @@
 
 namespace shardsim {
 
-/// What an op does to the allocated memory; of no op where a buffer is alive before the step.
-struct AllocationChange {
-  Bytes bytes;  ///< less than zero: freed
-  OpId op{};
-  std::int16_t pool = 0;  ///< stream whose pool it is
-  Category category = Category::temporaries;
-  bool host = false;  ///< pinned host memory
-};
-
 /// In host order. Sizes are rounded up to the allocator's `granularity` (512 bytes on CUDA, 1 to count exact bytes).
 [[nodiscard]] std::vector<AllocationChange> allocation_changes(const Schedule& schedule, std::int64_t granularity = 512);
 
@@ -26,10 +17,10 @@ struct AllocationChange {
 [[nodiscard]] Memory fold_memory(const Schedule& schedule, std::span<const AllocationChange> changes);
 [[nodiscard]] Memory fold_memory(const Schedule& schedule, std::int64_t granularity = 512);
 
-/// Every change of device memory in the step, for charts and traces. A host that runs far ahead issues the whole step in its first
-/// moments; changes are therefore placed where the default stream of `timeline` gets to: at the begin of its next op. Their order, and
-/// with it every figure, stays the host's.
-[[nodiscard]] std::vector<MemoryPoint> memory_timeline(std::span<const AllocationChange> changes, const Timeline& timeline);
+/// When each change happens, for charts and traces. A host that runs far ahead issues the whole step in its first moments; changes are
+/// therefore placed where the default stream of `timeline` gets to: at the begin of its next op. Their order, and with it every figure,
+/// stays the host's.
+[[nodiscard]] MemoryTimeline memory_timeline(AllocationChanges changes, const Timeline& timeline);
 
 /// "unsharded(model.layers.31), backward of micro-batch 1": where in the step an allocation stands.
 [[nodiscard]] std::string describe_peak(const Schedule& schedule, OpId op);

@@ -14,7 +14,7 @@ struct PreparedStep {
   std::shared_ptr<const Schedule> schedule;
   std::shared_ptr<const ReplayProgram> program;
   Traffic traffic;  ///< without the names of cost models and what the papers count
-  std::vector<AllocationChange> allocation_changes;
+  AllocationChanges allocation_changes;
   Memory memory;    ///< of the schedule's own buffers, without points
   Flops hardware_flops;
 };

@@ -49,15 +49,21 @@ using ByCategory = std::array<Bytes, category_count>;
   return s;
 }
 
-/// One change of the allocated memory, in host order, at the time when the default stream gets there.
-struct MemoryPoint {
-  SimTime time;
-  Bytes change;  ///< less than zero: freed
-  OpId op;
+/// What an op does to the allocated memory; of no op where a buffer is alive before the step.
+struct AllocationChange {
+  Bytes bytes;  ///< less than zero: freed
+  OpId op{};
+  std::int16_t pool = 0;  ///< stream whose pool it is
   Category category = Category::temporaries;
+  bool host = false;  ///< pinned host memory
 };
-/// The allocated memory after a change of it.
-inline void apply(const MemoryPoint& point, ByCategory& allocated) { allocated[static_cast<std::size_t>(point.category)] += point.change; }
+using AllocationChanges = std::shared_ptr<const std::vector<AllocationChange>>;
+
+/// The changes are the schedule's, in host order; the times are the replay's, one for each change.
+struct MemoryTimeline {
+  AllocationChanges changes;
+  std::vector<SimTime> times;  ///< when the default stream gets there
+};
 
 struct Memory {
   Bytes peak;
@@ -74,8 +80,20 @@ struct Memory {
   Bytes overhead;
   Bytes device_peak;
   Bytes host_pinned;             ///< pinned host memory of the rank (offload)
-  std::vector<MemoryPoint> timeline;  ///< from `before` on; filled when asked for
+  MemoryTimeline timeline;             ///< filled when asked for
 };
+
+/// Calls visit(time, op, allocated) after each change of device memory in the step.
+template <class Visit>
+void visit_states(const Memory& memory, Visit visit) {
+  ByCategory allocated = memory.before;
+  for (std::size_t i = 0; i < memory.timeline.times.size(); ++i) {
+    const AllocationChange& change = (*memory.timeline.changes)[i];
+    if (change.host || !change.op.valid()) continue;
+    allocated[static_cast<std::size_t>(change.category)] += change.bytes;
+    visit(memory.timeline.times[i], change.op, allocated);
+  }
+}
 
 struct StepTime {
   Seconds time, compute, communication, exposed_communication;

@@ -182,8 +182,8 @@ PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements par
 
 void refresh_sizes(PreparedStep& step) {
   const Schedule& schedule = *step.schedule;
-  step.allocation_changes = allocation_changes(schedule, granularity(schedule));
-  step.memory = fold_memory(schedule, step.allocation_changes);
+  step.allocation_changes = std::make_shared<const std::vector<AllocationChange>>(allocation_changes(schedule, granularity(schedule)));
+  step.memory = fold_memory(schedule, *step.allocation_changes);
   step.hardware_flops = hardware_flops(schedule);
 }
 

@@ -95,13 +95,13 @@ BENCHMARK(price_the_ops)->Unit(benchmark::kMicrosecond);
 void replay(benchmark::State& state) {
   const Schedule schedule = emit(llama().job);
   const RankProgram program = llama().program(schedule);
-  const std::vector<AllocationChange> changes = allocation_changes(schedule);
+  const auto changes = std::make_shared<const std::vector<AllocationChange>>(allocation_changes(schedule));
   for (auto _ : state) {
     const auto timelines = simulate({&program, 1}, {.overlap_slowdown = 0.15});
     benchmark::DoNotOptimize(memory_timeline(changes, timelines.front()));
   }
   state.counters["ops"] = static_cast<double>(schedule.ops.size());
-  state.counters["points"] = static_cast<double>(changes.size());
+  state.counters["points"] = static_cast<double>(changes->size());
 }
 BENCHMARK(replay)->Unit(benchmark::kMicrosecond);
 

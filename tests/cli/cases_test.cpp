@@ -31,13 +31,8 @@ SimulationResult run(const Case& c, Detail detail = {}) {
 
 /// The most that a category ever holds in the step.
 double most(const SimulationResult& r, Category c) {
-  ByCategory now = r.memory.before;
-  const Bytes& held = now[static_cast<std::size_t>(c)];
-  Bytes most = held;
-  for (const MemoryPoint& point : r.memory.timeline) {
-    apply(point, now);
-    most = std::max(most, held);
-  }
+  Bytes most = r.memory.before[static_cast<std::size_t>(c)];
+  visit_states(r.memory, [&](SimTime, OpId, const ByCategory& allocated) { most = std::max(most, allocated[static_cast<std::size_t>(c)]); });
   return static_cast<double>(most.value());
 }
 double persistent(const SimulationResult& r) { return static_cast<double>(sum(r.memory.persistent).value()); }

@@ -118,22 +118,23 @@ TEST(Memory, NothingAllocatedInTheStep) {
 TEST(Memory, PointsStandWhereTheDefaultStreamGetsToThem) {
   OneStep s;
   const Timeline timeline = s.h.replay();
-  const std::vector<AllocationChange> changes = allocation_changes(s.h.builder.schedule(), 1);
-  const Memory m = fold_memory(s.h.builder.schedule(), changes);
-  const std::vector<MemoryPoint> points = memory_timeline(changes, timeline);
-  ASSERT_EQ(points.size(), 10u);
-  std::vector<Bytes> allocated;
-  ByCategory now = m.before;
-  for (const MemoryPoint& point : points) {
-    apply(point, now);
-    allocated.push_back(sum(now));
-  }
-  EXPECT_EQ(points[0].time, ticks(2));  // the forward that the buffer is for begins
-  EXPECT_EQ(allocated[0], Bytes{5700});
-  EXPECT_EQ(points[3].op, s.peak);
-  EXPECT_EQ(points[3].time, ticks(7));  // issued at 2, long before the backward before it is done
-  EXPECT_EQ(allocated[3], m.peak);
-  EXPECT_EQ(allocated.back(), m.resident);
+  const auto changes = std::make_shared<const std::vector<AllocationChange>>(allocation_changes(s.h.builder.schedule(), 1));
+  Memory m = fold_memory(s.h.builder.schedule(), *changes);
+  m.timeline = memory_timeline(changes, timeline);
+  struct State {
+    SimTime time;
+    OpId op;
+    Bytes allocated;
+  };
+  std::vector<State> states;
+  visit_states(m, [&](SimTime time, OpId op, const ByCategory& allocated) { states.push_back({time, op, sum(allocated)}); });
+  ASSERT_EQ(states.size(), 10u);
+  EXPECT_EQ(states[0].time, ticks(2));  // the forward that the buffer is for begins
+  EXPECT_EQ(states[0].allocated, Bytes{5700});
+  EXPECT_EQ(states[3].op, s.peak);
+  EXPECT_EQ(states[3].time, ticks(7));  // issued at 2, long before the backward before it is done
+  EXPECT_EQ(states[3].allocated, m.peak);
+  EXPECT_EQ(states.back().allocated, m.resident);
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ TEST(Simulation, APreparedStepComesToTheSameOnEveryMachine) {
     EXPECT_EQ(shared.step.hardware_flops, alone.step.hardware_flops);
     EXPECT_EQ(shared.traffic.total, alone.traffic.total);
     EXPECT_EQ(shared.memory.device_peak, alone.memory.device_peak);
-    EXPECT_EQ(shared.memory.timeline.size(), alone.memory.timeline.size());
+    EXPECT_EQ(shared.memory.timeline.times, alone.memory.timeline.times);
     EXPECT_EQ(shared.warnings, alone.warnings);
   }
 }
@@ -186,10 +186,10 @@ TEST(Simulation, KeepsTheTimelineWhenAsked) {
   const CostModel model(plain_cluster());
   const SimulationResult kept = run_simulation(plain_schedule(3), model, facts(), {.timeline = true});
   EXPECT_EQ(kept.timeline.slices.size(), 4u);
-  EXPECT_EQ(kept.memory.timeline.size(), 2u);
+  EXPECT_EQ(kept.memory.timeline.times.size(), 3u);  // one is alive before the step
   const SimulationResult bare = run_simulation(plain_schedule(3), model, facts());
   EXPECT_THAT(bare.timeline.slices, IsEmpty());
-  EXPECT_THAT(bare.memory.timeline, IsEmpty());
+  EXPECT_THAT(bare.memory.timeline.times, IsEmpty());
   EXPECT_EQ(bare.timeline.end, kept.timeline.end);
 }
 

@@ -70,14 +70,16 @@ TEST_F(HtmlTest, EscapesWhatUsersWrote) {
 
 TEST_F(HtmlTest, KeepsThePeakOfALongTimeline) {
   SimulationResult result = sample_result();
-  result.memory.timeline.clear();
+  std::vector<AllocationChange> changes;
+  std::vector<SimTime> times;
   result.memory.before = {};
   std::int64_t allocated = 0;
   for (int i = 0; i < 100'000; ++i) {
     const std::int64_t next = i == 51'234 ? 999 : i % 7;
-    const SimTime time{result.timeline.end.picoseconds() / 100'000 * i};
-    result.memory.timeline.push_back({time, Bytes{next - std::exchange(allocated, next)}, OpId{0}, Category::parameters});
+    times.emplace_back(result.timeline.end.picoseconds() / 100'000 * i);
+    changes.push_back({.bytes = Bytes{next - std::exchange(allocated, next)}, .op = OpId{0}, .category = Category::parameters});
   }
+  result.memory.timeline = {std::make_shared<const std::vector<AllocationChange>>(std::move(changes)), std::move(times)};
   const std::string charts = element(html_page(simulate_page(result)), "charts");
   EXPECT_THAT(charts, HasSubstr("\"y\":999}"));
   EXPECT_LT(charts.size(), 200'000U);

@@ -82,7 +82,8 @@ inline SimulationResult sample_result() {
   r.memory.overhead = mebibytes(900);
   r.memory.device_peak = mebibytes(972);
   r.memory.before = r.memory.at_peak;
-  r.memory.timeline = {{.time = SimTime{0}, .change = Bytes{0}, .op = OpId{0}}};
+  const AllocationChange nothing{.bytes = Bytes{0}, .op = OpId{0}};
+  r.memory.timeline = {std::make_shared<const std::vector<AllocationChange>>(1, nothing), {SimTime{0}}};
 
   r.step.time = Seconds{2.0};
   r.step.compute = Seconds{1.5};
