@@ -25,10 +25,12 @@ RankQueues::RankQueues(const RankProgram& program)
 
 void RankQueues::advance_host() {
   for (; counter_ < ops_.size(); ++counter_) {
-    const Picoseconds from = clock_;
     const auto i = static_cast<std::int32_t>(counter_);
-    if (!issue(i)) return;
-    if (clock_ != from) timeline_.host.push_back({op(i).op, SimTime{from}, SimTime{clock_}});
+    const ReplayOp& next = ops_[counter_];
+    const Picoseconds from = clock_;
+    if (next.stream >= 0) enqueue(i, next);
+    else if (!issue(i, next.kind)) return;
+    if (clock_ != from) timeline_.host.push_back({next.op, SimTime{from}, SimTime{clock_}});
   }
 }
 
@@ -40,20 +42,19 @@ std::int32_t RankQueues::next_woken() {
   return stream;
 }
 
-inline bool RankQueues::issue(std::int32_t i) {
-  const ReplayOp& next = op(i);
-  switch (next.kind) {
-    case ReplayOp::Kind::host_wait: return issue_host_wait(i);
-    case ReplayOp::Kind::synchronize: return issue_synchronize(i);
-    case ReplayOp::Kind::host_update: issue_host_update(i); return true;
-    default: enqueue(i, static_cast<std::size_t>(next.stream)); return true;
-  }
+bool RankQueues::issue(std::int32_t i, ReplayOp::Kind kind) {
+  if (kind == ReplayOp::Kind::host_wait) return issue_host_wait(i);
+  if (kind == ReplayOp::Kind::synchronize) return issue_synchronize(i);
+  issue_host_update(i);
+  return true;
 }
 
-inline void RankQueues::enqueue(std::int32_t i, std::size_t stream) {
-  spend(i);
-  issued_[static_cast<std::size_t>(i)] = clock_;
+inline void RankQueues::enqueue(std::int32_t i, const ReplayOp& next) {
+  const Picoseconds issued = clock_ + program_.cost(next).host.picoseconds();
+  clock_ = issued;
+  issued_[static_cast<std::size_t>(i)] = issued;
   ++issued_count_;
+  const auto stream = static_cast<std::size_t>(next.stream);
   Queue& queue = queues_[stream];
   if (queue.head >= 0) return;
   queue.head = i;

@@ -79,8 +79,8 @@ class RankQueues {
 
   void advance_host();
   /// Returns false if the host must wait first.
-  bool issue(std::int32_t i);
-  void enqueue(std::int32_t i, std::size_t stream);
+  bool issue(std::int32_t i, ReplayOp::Kind kind);
+  void enqueue(std::int32_t i, const ReplayOp& next);
   bool issue_host_wait(std::int32_t i);
   bool issue_synchronize(std::int32_t i);
   void issue_host_update(std::int32_t i);
