@@ -18,6 +18,7 @@ struct AllocatorOptions {
   std::optional<Bytes> max_split_size;  ///< blocks at least this large are not split, and serve only requests as large
   Bytes large_segment = mebibytes(20);  ///< asked of the driver for requests above 1 MiB and below 10 MiB
   bool expandable_segments = false;     ///< one growing segment for each stream and pool instead of many
+  bool operator==(const AllocatorOptions&) const = default;
 };
 
 /// As torch.cuda.memory_stats() counts them: allocated <= active <= reserved.

@@ -38,17 +38,29 @@ class Clocks {
   SimTime host_;
 };
 
+/// Where no time bears on allocations.
+struct NoClocks {
+  void pass(std::size_t) {}
+  [[nodiscard]] static SimTime host() { return {}; }
+  [[nodiscard]] static SimTime passed(StreamId) { return {}; }
+};
+
+bool is_recorded(const Free& release, const Buffer& buffer) { return release.also_used_by.valid() && release.also_used_by != buffer.pool; }
+
 class Replayer {
  public:
   Replayer(const Schedule& schedule, const Timeline& timeline, const AllocatorOptions& options)
-      : schedule_(schedule), timeline_(timeline), allocator_(schedule.streams.size(), options), blocks_(schedule.buffers.size(), -1) {}
+      : schedule_(schedule), timeline_(timeline), timed_(allocations_depend_on_time(schedule)), allocator_(schedule.streams.size(), options), blocks_(schedule.buffers.size(), -1) {}
 
   AllocatorReplay run(Bytes workspace, int steps) && {
     if (workspace > Bytes{}) note(allocator_.allocate(workspace, StreamId{0}, {}), Category::temporaries);
     const std::vector<bool> initial = initially_alive(schedule_);
     for (std::size_t i = 0; i < initial.size(); ++i)
       if (initial[i]) allocate(BufferId{static_cast<std::int32_t>(i)}, {});
-    for (int s = 0; s < steps; ++s) step(SimTime{timeline_.end.picoseconds() * s});
+    for (int s = 0; s < steps; ++s) {
+      const SimTime start{timeline_.end.picoseconds() * s};
+      timed_ ? step(start, Clocks(schedule_, timeline_)) : step(start, NoClocks{});
+    }
     report_.peak = allocator_.peak();
     report_.retries = allocator_.retries();
     report_.out_of_memory = allocator_.out_of_memory();
@@ -56,8 +68,8 @@ class Replayer {
   }
 
  private:
-  void step(SimTime start) {
-    Clocks clocks(schedule_, timeline_);
+  template <class AnyClocks>
+  void step(SimTime start, AnyClocks clocks) {
     for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
       clocks.pass(i);
       if (const auto* allocation = std::get_if<Allocate>(&schedule_.ops[i].action))
@@ -83,12 +95,13 @@ class Replayer {
     report_.at_peak = held_;
   }
 
-  void free(const Free& release, SimTime start, const Clocks& clocks) {
+  template <class AnyClocks>
+  void free(const Free& release, SimTime start, const AnyClocks& clocks) {
     const Buffer& buffer = schedule_.at(release.buffer);
     CachingAllocator::Handle& block = blocks_[static_cast<std::size_t>(release.buffer.index)];
     if (block < 0) return;  // in host memory, or empty
     held_[static_cast<std::size_t>(buffer.category)] -= allocator_.size(block);
-    if (release.also_used_by.valid() && release.also_used_by != buffer.pool)
+    if (is_recorded(release, buffer))
       allocator_.free_after(block, start + clocks.passed(release.also_used_by));
     else
       allocator_.free(block);
@@ -97,6 +110,7 @@ class Replayer {
 
   const Schedule& schedule_;
   const Timeline& timeline_;
+  bool timed_;
   CachingAllocator allocator_;
   std::vector<CachingAllocator::Handle> blocks_;  // by buffer
   ByCategory held_{};
@@ -109,6 +123,13 @@ class Replayer {
 AllocatorReplay replay_allocations(const Schedule& schedule, const Timeline& timeline, const AllocatorOptions& options, Bytes workspace,
                                    int steps) {
   return Replayer(schedule, timeline, options).run(workspace, steps);
+}
+
+bool allocations_depend_on_time(const Schedule& schedule) {
+  return std::any_of(schedule.ops.begin(), schedule.ops.end(), [&](const Op& op) {
+    const auto* release = std::get_if<Free>(&op.action);
+    return release != nullptr && is_recorded(*release, schedule.at(release->buffer));
+  });
 }
 
 }  // namespace shardsim

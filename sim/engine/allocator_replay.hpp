@@ -20,4 +20,7 @@ struct AllocatorReplay {
 [[nodiscard]] AllocatorReplay replay_allocations(const Schedule& schedule, const Timeline& timeline, const AllocatorOptions& options,
                                                  Bytes workspace = {}, int steps = 2);
 
+/// Whether any time bears on that: whether a block is freed that another stream still uses (record_stream).
+[[nodiscard]] bool allocations_depend_on_time(const Schedule& schedule);
+
 }  // namespace shardsim

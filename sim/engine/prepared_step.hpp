@@ -3,12 +3,21 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "sim/engine/allocator_replay.hpp"
 #include "sim/engine/memory.hpp"
 #include "sim/engine/replay_program.hpp"
 #include "sim/engine/simulation.hpp"
 
 namespace shardsim {
+
+/// What the allocator's model made of a step on machines of one capacity, whatever their speeds.
+struct ReservedMemory {
+  AllocatorOptions options;
+  Bytes workspace;
+  AllocatorReplay replay;
+};
 
 struct PreparedStep {
   std::shared_ptr<const Schedule> schedule;
@@ -17,6 +26,9 @@ struct PreparedStep {
   AllocationChanges allocation_changes;
   Memory memory;    ///< of the schedule's own buffers, without points
   Flops hardware_flops;
+  bool timed_allocations = false;  ///< the times of the step bear on reserved memory
+  /// The last that was found, if they do not. Kept by run_simulation(): a step is for one thread.
+  mutable std::optional<ReservedMemory> reserved;
 };
 
 [[nodiscard]] PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements parameters);

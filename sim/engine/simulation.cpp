@@ -69,11 +69,19 @@ Bytes overhead(const Schedule& schedule, const Profile& profile) {
   return profile.overheads.context + profile.overheads.nccl_per_communicator * communicators;
 }
 
+/// What the allocator's model makes of the step; known already where only speeds changed that do not bear on it.
+AllocatorReplay reserved(const PreparedStep& step, const Timeline& timeline, const AllocatorOptions& options, Bytes workspace) {
+  if (step.timed_allocations) return replay_allocations(*step.schedule, timeline, options, workspace);
+  const bool known = step.reserved && step.reserved->options == options && step.reserved->workspace == workspace;
+  if (!known) step.reserved = {options, workspace, replay_allocations(*step.schedule, timeline, options, workspace)};
+  return step.reserved->replay;
+}
+
 /// Reserved memory as the allocator's model has it, for as much memory as the GPU has left.
-void reserve(const Schedule& schedule, const Profile& profile, AllocatorOptions options, SimulationResult& result) {
+void reserve(const PreparedStep& step, const Profile& profile, AllocatorOptions options, SimulationResult& result) {
   if (options.capacity == Bytes{} && profile.gpu.capacity > Bytes{})
     options.capacity = std::max(profile.gpu.capacity - result.memory.overhead, Bytes{1});
-  const AllocatorReplay replay = replay_allocations(schedule, result.timeline, options, profile.overheads.cublas_workspace);
+  const AllocatorReplay replay = reserved(step, result.timeline, options, profile.overheads.cublas_workspace);
   result.memory.reserved_peak = replay.peak.reserved;
   if (replay.retries > 0 && !replay.out_of_memory)
     result.warnings.push_back("close to the limit: the caching allocator has to give its cache back to the driver, which stalls the step");
@@ -90,7 +98,7 @@ void add_memory(const PreparedStep& step, const Profile& profile, const Detail& 
   if (detail.timeline) memory.timeline = memory_timeline(step.allocation_changes, result.timeline);
   add_workspace(profile.overheads.cublas_workspace, memory);
   memory.overhead = overhead(schedule, profile);
-  if (detail.allocator && !is_textbook(schedule)) reserve(schedule, profile, *detail.allocator, result);
+  if (detail.allocator && !is_textbook(schedule)) reserve(step, profile, *detail.allocator, result);
   memory.device_peak = memory.reserved_peak + memory.overhead;
   memory.capacity = profile.gpu.capacity;
   memory.fits = memory.device_peak <= memory.capacity;
@@ -175,7 +183,9 @@ PreparedStep prepare_step(std::shared_ptr<const Schedule> schedule, Elements par
                     .traffic = account(*schedule, parameters),
                     .allocation_changes = {},
                     .memory = {},
-                    .hardware_flops = {}};
+                    .hardware_flops = {},
+                    .timed_allocations = allocations_depend_on_time(*schedule),
+                    .reserved = {}};
   refresh_sizes(step);
   return step;
 }
@@ -185,6 +195,7 @@ void refresh_sizes(PreparedStep& step) {
   step.allocation_changes = std::make_shared<const std::vector<AllocationChange>>(allocation_changes(schedule, granularity(schedule)));
   step.memory = fold_memory(schedule, *step.allocation_changes);
   step.hardware_flops = hardware_flops(schedule);
+  step.reserved.reset();
 }
 
 SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail) {

@@ -191,7 +191,10 @@ TEST_F(SweepPlanTest, RowsAreWhatTheyWouldBeAlone) {
       write("sweep.yaml",
             "base: base.yaml\ngrid:\n  training.micro_batch_size: [1, 2, 0]\n"
             "  strategy: [{name: ddp}, {name: ddp, bucket_cap_mb: 1}, {name: fsdp2}, {name: zero3, semantics: textbook}]\n"
-            "  cluster.nodes: [1, 2]\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n  cluster.gpu.overlap_slowdown: [0, 0.5]\n"),
+            "  cluster.nodes: [1, 2]\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n"
+            "list:\n  - {cluster.gpu.overlap_slowdown: 0, training.sequence_length: 16, cluster.gpu.capacity: 80 GiB}\n"
+            "  - {cluster.gpu.overlap_slowdown: 0.5, training.sequence_length: 32, cluster.gpu.capacity: 80 GiB}\n"
+            "  - {cluster.gpu.overlap_slowdown: 0.5, training.sequence_length: 32, cluster.gpu.capacity: 512 MiB}\n"),
       simulate_columns());
   ASSERT_TRUE(plan.has_value()) << plan.error().text();
   SweepRows shared(*plan, RowFormat::json_lines);
