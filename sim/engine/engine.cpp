@@ -255,13 +255,30 @@ class Replay {
 
   /// Gives every running activity the speed that the present mix allows.
   void retune() {
-    share_resources();
+    const bool contended = may_contend();
+    if (contended) share_resources();
     for (std::size_t a = 0; a < activities_.size(); ++a) {
       if (!activities_[a].running) continue;
       const bool slowed = !is_meeting(a) && is_slowed(ranks_[places_[a].rank], running_cost(places_[a]));
-      set_speed(a, shares_.speed(activities_[a].flow) * (slowed ? overlap_speed_ : 1));
+      set_speed(a, (contended ? shares_.speed(activities_[a].flow) : 1) * (slowed ? overlap_speed_ : 1));
     }
   }
+
+  /// One that uses resources by itself, and no more of them than there is, has its full speed. Most collectives do.
+  [[nodiscard]] bool may_contend() const {
+    int users = 0;
+    for (std::size_t a = 0; a < activities_.size(); ++a) {
+      if (!activities_[a].running) continue;
+      const std::span<const Place> places = is_meeting(a) ? std::span<const Place>(meetings_[a].present) : std::span(&places_[a], 1);
+      float most = 0;
+      for (const Place& place : places) most = std::max(most, largest_share(running_cost(place)));
+      users += most > 0 ? 1 : 0;
+      if (users > 1 || most > 1) return true;
+    }
+    return false;
+  }
+
+  static float largest_share(const OpCost& cost) { return *std::max_element(cost.share.begin(), cost.share.end()); }
 
   void share_resources() {
     shares_.clear();
