@@ -13,10 +13,7 @@ namespace {
 constexpr std::size_t help_column = 28;
 
 std::string row(const std::string& left, const std::string& help) {
-  std::string out = "  " + left;
-  if (out.size() + 2 > help_column) out += "\n" + std::string(help_column, ' ');
-  else out.resize(help_column, ' ');
-  return out + wrapped(help, help_column, help_column) + "\n";
+  return beside("  " + left, help, help_column) + "\n";
 }
 
 std::string left_column(const Argument& argument) {

@@ -31,11 +31,7 @@ std::string option_text(const OptionSpec& option) {
   std::string help = option.help;
   for (std::size_t i = 0; i < option.words.size(); ++i) help += (i == 0 ? ": " : ", ") + option.words[i];
   if (!option.fallback.empty()) help += " (default: " + option.fallback + ")";
-  std::string left = "  " + option.name;
-  if (columns(left) + 2 > 30) left += "\n";
-  else left = pad_right(std::move(left), 30);
-  if (left.ends_with('\n')) left += std::string(30, ' ');
-  return left + wrapped(help, 30, 30) + "\n";
+  return beside("  " + option.name, help, 30) + "\n";
 }
 
 std::string strategies_text() {

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "reports/text.hpp"
 #include "sim/core/units_text.hpp"
 
 namespace shardsim {
@@ -51,7 +53,9 @@ void Progress::advance(std::uint64_t count) {
   if (!shown_ || (now - drawn_ < std::chrono::milliseconds(100) && done_ != total_)) return;
   drawn_ = now;
   const double elapsed = std::chrono::duration<double>(now - began_).count();
-  fmt::print(stderr, "\r\x1b[K{}", progress_line(what_, done_, total_, before_, elapsed));
+  std::string line = progress_line(what_, done_, total_, before_, elapsed);
+  line.resize(std::min(line.size(), terminal_columns(STDERR_FILENO) - 1));  // a line that wraps could not be drawn over
+  fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reports/names.hpp"
 #include "reports/text.hpp"
 #include "sim/core/checkpoint_report.hpp"
@@ -17,10 +19,9 @@ constexpr std::size_t value_end = 42;  // column at which values end
 /// A label, a value aligned to the right, and a remark that is wrapped behind it.
 std::string row(const std::string& label, const std::string& value, const std::string& remark = {}) {
   const std::string left = "  " + label;
-  std::string out = left + pad_left(value, value_end - std::min(columns(left), value_end - 1));
-  if (remark.empty()) return out + "\n";
-  const std::size_t at = columns(out) + 2;
-  return out + "  " + wrapped(remark, value_end + 2, at) + "\n";
+  const std::size_t end = std::min(value_end, text_width());
+  std::string out = left + pad_left(" " + value, end - std::min(columns(left), end - 1));
+  return remark.empty() ? out + "\n" : beside(std::move(out), remark, value_end + 2) + "\n";
 }
 
 std::string paragraph(const std::string& text) { return "  " + wrapped(text, 2, 2) + "\n"; }
@@ -95,9 +96,36 @@ std::string list_of(const std::vector<MemoryTerm>& terms, bool falling) {
 /// "+12.5 %"; a change beyond tenfold is told as a multiple.
 std::string relative(double part) { return part < 10 ? fmt::format("{:+.1f} %", 100 * part) : fmt::format("x {:.0f}", part + 1); }
 
+/// What stands between the formula of the papers, parameters + gradients + optimizer states, and what the device shows.
+std::string beyond_formula(const Memory& memory) {
+  const auto counted = [](Category c) { return c == Category::parameters || c == Category::gradients || c == Category::optimizer_states; };
+  Bytes formula, at_peak;
+  std::vector<std::pair<Bytes, std::string>> more;
+  for (std::size_t i = 0; i < category_count; ++i) {
+    const auto category = static_cast<Category>(i);
+    if (counted(category)) {
+      formula += memory.persistent[i];
+      at_peak += memory.at_peak[i];
+    } else if (memory.at_peak[i] > Bytes{}) {
+      more.emplace_back(memory.at_peak[i], display_name(category));
+    }
+  }
+  if (memory.reserved_peak > memory.peak) more.emplace_back(memory.reserved_peak - memory.peak, "held free by the allocator");
+  if (memory.overhead > Bytes{}) more.emplace_back(memory.overhead, "outside the allocator");
+  if (at_peak > formula) more.emplace_back(at_peak - formula, "more of the formula's own at the peak");
+  std::stable_sort(more.begin(), more.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text = fmt::format("The formula, parameters + gradients + optimizer states, comes to {}; the device needs {}.", to_text(formula),
+                                 to_text(memory.device_peak));
+  for (std::size_t i = 0; i < more.size(); ++i) text += fmt::format("{}{} {}", i == 0 ? " On top: " : ", ", more[i].second, to_text(more[i].first));
+  if (!more.empty()) text += ".";
+  if (at_peak < formula) text += fmt::format(" Of the formula {} are not there at the peak.", to_text(formula - at_peak));
+  return text;
+}
+
 std::string explanation(const MemoryExplanation& e, const Memory& memory) {
   const bool scales = !e.terms.empty() && e.terms.front().on_twice_the_ranks;
   std::string out = "\nWhat the memory consists of, and what would lower it\n";
+  out += paragraph(beyond_formula(memory));
   out += paragraph(fmt::format("The peak stands in {}. Most of it: {}, {} of {} allocated.", name_of(memory.peak_phase),
                                e.terms.empty() ? "nothing" : display_name(e.terms.front().category),
                                e.terms.empty() ? "0" : to_text(e.terms.front().bytes), to_text(memory.peak)));

@@ -157,16 +157,19 @@ std::string to_text(Bytes bytes) {
 std::string to_text_decimal(Bytes bytes) { return bytes_text(bytes, std::span(byte_units).first(6)); }
 
 std::string to_text(ByteRate rate) {
+  if (rate.base() == 0) return "0 B/s";
   const Unit& unit = fitting(rate.base(), std::span(byte_rate_units).subspan(5, 5), 0.9995);
   return three_digits(rate.base() / unit.scale) + " " + std::string(unit.name);
 }
 
 std::string to_text(FlopRate rate) {
+  if (rate.base() == 0) return "0 FLOP/s";
   const Unit& unit = fitting(rate.base(), flop_rate_units, 0.9995);
   return three_digits(rate.base() / unit.scale) + " " + std::string(unit.name);
 }
 
 std::string to_text(Seconds time) {
+  if (time.base() == 0) return "0 s";  // nothing has no unit that fits; "0.00 ns" would claim a resolution
   // Minutes and more only where seconds become hard to read: 90 s is "90.0 s".
   const Unit& unit =
       std::abs(time.base()) < 120 ? fitting(time.base(), std::span(time_units).first(4), 0.9995) : fitting(time.base(), time_units, 0.9995);

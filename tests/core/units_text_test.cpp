@@ -63,7 +63,9 @@ TEST(UnitsText, ShowsThreeDigits) {
   EXPECT_EQ(to_text(Seconds{35e-6}), "35.0 us");
   EXPECT_EQ(to_text(Seconds{90}), "90.0 s");
   EXPECT_EQ(to_text(Seconds{7200}), "2.00 h");
-  EXPECT_EQ(to_text(Seconds{0}), "0.00 ns");
+  EXPECT_EQ(to_text(Seconds{0}), "0 s");
+  EXPECT_EQ(to_text(ByteRate{0}), "0 B/s");
+  EXPECT_EQ(to_text(FlopRate{0}), "0 FLOP/s");
 }
 
 TEST(UnitsText, GroupsDigits) {

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <sstream>
+#include <vector>
 
 #include "reports/text.hpp"
 #include "sample_result.hpp"
+#include "sim/engine/memory_explanation.hpp"
 
 namespace shardsim {
 namespace {
@@ -45,6 +47,57 @@ TEST(SimulateTable, FitsTheScreen) {
   EXPECT_THAT(simulate_table(result), HasSubstr("DOES NOT FIT 80.00 GiB"));
 }
 
+// 4,000,000 bytes are held at the end of backward, 3,500,000 of them at the peak; 72 MiB - 73,502,048 bytes are reserved and free.
+TEST(SimulateTable, SaysWhatStandsBetweenTheFormulaAndThePeak) {
+  SimulationResult result = sample_result();
+  result.explanation = std::make_shared<const MemoryExplanation>();
+  std::istringstream in(simulate_table(result));
+  std::string text;
+  for (std::string word; in >> word;) text += word + " ";
+  EXPECT_THAT(text, HasSubstr("The formula, parameters + gradients + optimizer states, comes to 3.81 MiB; the device needs 972.00 MiB. On top: outside "
+                              "the allocator 900.00 MiB, activations 66.76 MiB, held free by the allocator 1.90 MiB, unsharded parameters 2.00 KiB. Of the "
+                              "formula 488.28 KiB are not there at the peak."));
+}
+
+/// Reports of one test for a narrow terminal.
+class Narrow {
+ public:
+  explicit Narrow(std::size_t columns) { narrow_to(columns); }
+  ~Narrow() { narrow_to(line_width); }
+  Narrow(const Narrow&) = delete;
+  Narrow& operator=(const Narrow&) = delete;
+};
+
+// A label, its value and its remark each have room in 40 columns, the last below the others; nothing is dropped.
+TEST(SimulateTable, FitsNarrowTerminals) {
+  const std::string wide = simulate_table(sample_result());
+  for (const std::size_t width : {40U, 60U, 79U}) {
+    const Narrow narrow(width);
+    const std::string table = simulate_table(sample_result());
+    std::istringstream lines(table);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), width) << line;
+    std::istringstream in_wide(wide), in_table(table);
+    std::vector<std::string> words, kept;
+    for (std::string word; in_wide >> word;) words.push_back(word);
+    for (std::string word; in_table >> word;) kept.push_back(word);
+    EXPECT_EQ(kept, words) << width;
+  }
+}
+
+TEST(Text, WidthIsThatOfTheTerminalWithinLimits) {
+  narrow_to(10);
+  EXPECT_EQ(text_width(), least_line_width);
+  narrow_to(200);
+  EXPECT_EQ(text_width(), line_width);
+}
+
+TEST(Text, StandsBesideOrBelow) {
+  EXPECT_EQ(beside("  --jobs N", "threads", 28), "  --jobs N" + std::string(18, ' ') + "threads");
+  EXPECT_EQ(beside("  " + std::string(26, 'x'), "threads", 28), "  " + std::string(26, 'x') + "\n" + std::string(28, ' ') + "threads");
+  const Narrow narrow(40);
+  EXPECT_EQ(beside("  --jobs N", "threads", 28), "  --jobs N\n      threads");  // 12 columns are too few for a sentence
+}
+
 TEST(Text, WrapsAtSpacesAndCountsCharacters) {
   EXPECT_EQ(columns("6 Ψ"), 3U);
   EXPECT_EQ(pad_left("Ψ", 3), "  Ψ");
@@ -57,6 +110,19 @@ TEST(Text, WrapsAtSpacesAndCountsCharacters) {
 TEST(Text, GridAlignsColumns) {
   const TextGrid grid{.header = {"Name", "Bytes"}, .right = {false, true}, .rows = {{"a", "5"}, {"longer", "1,000"}}};
   EXPECT_EQ(grid.text(), "Name    Bytes\na           5\nlonger  1,000\n");
+}
+
+// Columns of 38, 4 and 4 take 48 with single gaps: too many for 40.
+TEST(Text, AGridThatIsTooWideBecomesAList) {
+  const std::string name(38, 'n');
+  const TextGrid grid{.header = {"Name", "Step", "Fits"}, .right = {false, true, false}, .rows = {{name, "1 s", "yes"}, {"b", "20 s", ""}}};
+  const Narrow narrow(40);
+  EXPECT_EQ(grid.text(), "Name\n  " + name + "\n  Step 1 s, Fits yes\nName b\n  Step 20 s\n");
+}
+
+TEST(Text, AGridCloseToTheWidthHasNarrowerGaps) {
+  const TextGrid grid{.header = {std::string(39, 'a'), std::string(40, 'b')}, .right = {false, false}, .rows = {}};
+  EXPECT_EQ(grid.text(), std::string(39, 'a') + " " + std::string(40, 'b') + "\n");
 }
 
 }  // namespace
