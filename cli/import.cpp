@@ -18,6 +18,18 @@ std::string place(const Where& where) {
   return where.line == 0 ? name : fmt::format("{}:{}:{}", name, where.line, where.column);
 }
 
+/// The profile as the scenario will find it: a file of the user's as seen from the scenario's folder, or a shipped one by its name.
+std::string profile_path(const std::string& given, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_regular_file(given, error)) {
+    const fs::path relative = fs::relative(given, folder.empty() ? "." : folder, error);
+    return error || relative.empty() ? fs::absolute(given).string() : relative.string();
+  }
+  if (fs::is_regular_file(fs::path(shipped_folder()) / given, error)) return given;
+  throw InputError(fmt::format("--cluster: '{}' is neither a file nor a shipped profile ('shardsim list clusters' names those)", given));
+}
+
 ExitCode run(const Arguments& arguments) {
   const std::string output = arguments.text("--output");
   ImportOptions options;
@@ -26,6 +38,7 @@ ExitCode run(const Arguments& arguments) {
   options.nodes = arguments.integer("--nodes", 0, 1, 1 << 24);
   options.gpus_per_node = arguments.integer("--gpus-per-node", 0, 1, 1 << 16);
   if (output != "-") options.output_folder = std::filesystem::path(output).parent_path().string();
+  if (arguments.given("--cluster")) options.cluster = profile_path(arguments.text("--cluster"), options.output_folder);
   const Imported imported = value_or_throw(import_file(arguments.text("FORMAT"), arguments.text("FILE"), options));
   for (const IgnoredKey& key : imported.ignored) log_warning(fmt::format("{}: '{}' ignored: {}", place(key.where), key.key, key.why));
   for (const std::string& note : imported.notes) log_warning("assumed: " + note);

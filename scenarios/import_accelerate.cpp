@@ -244,7 +244,7 @@ Result<Imported> import_accelerate(const Source& source, const ImportOptions& op
   auto root = read_yaml(source);
   if (!root) return tl::unexpected(root.error());
   Problems problems;
-  if (root->find("distributed_type") == nullptr && root->find("fsdp_config") == nullptr && root->find("deepspeed_config") == nullptr) {
+  if (root->find("distributed_type") == nullptr) {
     problems.add(root->where, "not an accelerate configuration: it has no key 'distributed_type'");
     return tl::unexpected(problems);
   }
