@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "cli/commands.hpp"
@@ -9,6 +11,7 @@
 #include "cli/parallel.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulation_job.hpp"
+#include "cli/sweep_check.hpp"
 #include "cli/sweep_journal.hpp"
 #include "cli/sweep_queue.hpp"
 #include "cli/sweep_ranks.hpp"
@@ -40,6 +43,29 @@ void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, Sw
   queue.check();
 }
 
+/// Rows that a sweep of the same output left which is not this one: its file, its base or the program has changed since.
+void tell_other_sweeps(const std::string& output, const std::string& own) {
+  namespace fs = std::filesystem;
+  const fs::path file(output);
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  std::vector<std::string> others;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool part = name.starts_with(file.filename().string() + ".") && name.ends_with(".part");
+    if (part && name != fs::path(own).filename().string()) others.push_back((file.parent_path() / name).string());
+  }
+  std::sort(others.begin(), others.end());
+  for (const std::string& other : others)
+    log_warning(fmt::format("{} holds rows of a sweep that was not this one (the sweep's file, its base or the program has changed); they are not used", other));
+}
+
+/// A table without figures should not look like a success.
+void tell_failed_rows(const std::string& output, const SweepPlan& plan) {
+  const FailedRows failed = failed_rows(output, plan);
+  if (failed.count > 0) log_warning(fmt::format("{} of {} rows could not run, the first: {}", failed.count, plan.size, failed.first));
+}
+
 ExitCode run(const Arguments& arguments) {
   const std::string output = arguments.text("--output");
   const RowFormat format = format_of(output);
@@ -55,6 +81,7 @@ ExitCode run(const Arguments& arguments) {
   }
 
   SweepJournal journal(output, fingerprint(plan), plan.size, sweep_header(plan, format));
+  tell_other_sweeps(output, journal.place());
   if (journal.done_count() > 0)
     log_info(fmt::format("going on with {}: {} of {} rows are there", journal.place(), journal.done_count(), plan.size));
   {
@@ -65,6 +92,7 @@ ExitCode run(const Arguments& arguments) {
     simulate_rows(plan, format, threads, queue, journal, progress);
   }
   journal.finish();
+  tell_failed_rows(output, plan);
   return ExitCode::done;
 }
 

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <numeric>
 
+#include "cli/sweep_check.hpp"
+
 namespace shardsim {
 namespace {
 
@@ -94,13 +96,25 @@ std::vector<std::string> read_columns(const Node& list, const std::vector<std::s
   return columns;
 }
 
+/// Where `key` stands in the sweep's file, in its grid or in the first row of its list.
+Where place_of(const Node& root, const std::string& key) {
+  const Node* list = root.find("list");
+  for (const Node* map : {root.find("grid"), list == nullptr || list->items.empty() ? nullptr : list->items.data()})
+    if (map != nullptr)
+      for (const Entry& entry : map->entries)
+        if (entry.key == key) return entry.where;
+  return root.where;
+}
+
 /// A row is its own scenario, so two axes that set one key (or a key above the other) would undo each other.
-void check_overlaps(const SweepPlan& plan, const Where& where, Problems& problems) {
+void check_overlaps(const SweepPlan& plan, const Node& root, Problems& problems) {
   std::vector<std::string> keys = plan.keys();
   std::sort(keys.begin(), keys.end());
   for (std::size_t i = 0; i + 1 < keys.size(); ++i)
-    if (keys[i + 1] == keys[i] || keys[i + 1].starts_with(keys[i] + "."))
-      problems.add(where,
+    if (keys[i + 1] == keys[i])
+      problems.add(place_of(root, keys[i]), fmt::format("'{}' stands in the grid and in the list", keys[i]));
+    else if (keys[i + 1].starts_with(keys[i] + "."))
+      problems.add(place_of(root, keys[i + 1]),
                    fmt::format("'{}' and '{}' are varied independently of each other, but one sets the other", keys[i], keys[i + 1]));
 }
 
@@ -220,8 +234,9 @@ Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::str
   std::erase_if(plan.base.entries, [](const Entry& entry) { return entry.key == "expect" || entry.key == "plan"; });
   if (set != nullptr)
     for (const Entry& entry : set->entries) put(plan.base, entry.key, entry.value);
-  check_overlaps(plan, root->where, problems);
+  check_overlaps(plan, *root, problems);
   count_rows(plan, root->where, problems);
+  if (problems.empty()) problems = unknown_keys(plan);
   if (!problems.empty()) return tl::make_unexpected(problems);
   return plan;
 }

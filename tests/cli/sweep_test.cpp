@@ -16,6 +16,7 @@
 
 #include "cli/launch.hpp"
 #include "cli/progress.hpp"
+#include "cli/sweep_check.hpp"
 #include "cli/sweep_journal.hpp"
 #include "cli/sweep_run.hpp"
 #include "sim/core/problem.hpp"
@@ -144,6 +145,11 @@ TEST_F(SweepPlanTest, MistakesAreToldWhereTheyStand) {
   EXPECT_NE(problem("base: base.yaml\ngird: {a: [1]}\n").find("gird"), std::string::npos);
   EXPECT_NE(problem("base: nowhere.yaml\ngrid: {a.b: [1]}\n").find("sweep.yaml:1:7"), std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {training: [{}], training.dropout: [0.1]}\n").find("independently"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {a.b: [1]}\nlist: [{a.b: 1}]\n").find("sweep.yaml:2:8: error: 'a.b' stands in the grid and in the list"),
+            std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {cluster.nodez: [1]}\n").find("sweep.yaml:2:24: error: unknown key 'nodez'"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {strategy.bucket_cap_md: [1]}\n").find("did you mean 'bucket_cap_mb'?"), std::string::npos);
+  EXPECT_EQ(problem("base: base.yaml\ngrid: {strategy.name: [fsdp2, ddp], strategy.bucket_cap_mb: [25]}\n"), "accepted");  // one of them has it
   EXPECT_NE(problem("base: base.yaml\nlist: [{a: 1}, {b: 1}]\n").find("lacks the key 'a'"), std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {a: 1}\n").find("needs a list"), std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {a: [1]}\ncolumns: [step.time]\n").find("step.time_s"), std::string::npos);
@@ -162,6 +168,23 @@ TEST_F(SweepPlanTest, ABadCornerOfTheGridIsARowWithItsError) {
   EXPECT_TRUE(bad.ends_with(",")) << bad;
   EXPECT_EQ(SweepRows(*plan, RowFormat::json_lines).line(0),
             R"({"index":0,"set":{"training.micro_batch_size":"1"},"error":null,"result":{"world_size":8}})");
+}
+
+TEST_F(SweepPlanTest, RowsWithErrorsAreCounted) {
+  write("base.yaml", base_text);
+  for (const std::string name : {"out.csv", "out.jsonl"}) {
+    const auto plan = load_sweep(write("sweep.yaml", "base: base.yaml\ngrid: {training.activation_checkpointing: [{every: 2}, full, 'a\"b,c'], "
+                                                     "training.micro_batch_size: [1, -1]}\ncolumns: [world_size]\n"),
+                                 simulate_columns());
+    ASSERT_TRUE(plan.has_value()) << plan.error().text();
+    const RowFormat format = name == "out.csv" ? RowFormat::csv : RowFormat::json_lines;
+    SweepRows rows(*plan, format);
+    std::string text = format == RowFormat::csv ? sweep_header(*plan, format) + "\n" : "";
+    for (const std::uint64_t row : {5, 4, 3, 2, 1, 0}) text += rows.line(row) + "\n";
+    const FailedRows failed = failed_rows(write(name, text), *plan);
+    EXPECT_EQ(failed.count, 4U) << text;  // -1 three times, and the quoted word with 1
+    EXPECT_EQ(failed.first, rows.line(1));
+  }
 }
 
 TEST(SweepProgress, TellsSpeedAndWhatIsLeft) {
