@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "cli/planner_words.hpp"
 #include "reports/simulate_json.hpp"
 #include "reports/text.hpp"
 #include "sim/core/units_text.hpp"
@@ -37,18 +40,45 @@ TextGrid ranking(const Comparison& comparison) {
   return grid;
 }
 
+/// How much longer, or that there is no difference to speak of.
+std::string longer(const SimulationResult& r, const SimulationResult& than) {
+  const double share = r.step.time / than.step.time - 1;
+  return share < 0.0005 ? "as fast" : percent_text(share) + " slower";
+}
+
+/// Which strategy to take: the fastest that fits, what bounds it, and what stands next to it.
+std::string verdict(const std::vector<SimulationResult>& results) {
+  const auto fits = [](const SimulationResult& r) { return r.memory.fits; };
+  const auto best = std::find_if(results.begin(), results.end(), fits);
+  if (best == results.end()) {
+    const auto leanest = std::min_element(results.begin(), results.end(), [](const SimulationResult& a, const SimulationResult& b) {
+      return a.memory.device_peak < b.memory.device_peak;
+    });
+    return fmt::format("None fits: the leanest, {}, needs {} of {}.", leanest->schedule->strategy, to_text(leanest->memory.device_peak),
+                       to_text(leanest->memory.capacity));
+  }
+  std::string out = fmt::format("Fastest that fits: {}, {} a step, bound by {}", best->schedule->strategy, to_text(best->step.time), best->step.bound_by);
+  if (const auto next = std::find_if(best + 1, results.end(), fits); next != results.end())
+    out += fmt::format("; the next, {}, is {}", next->schedule->strategy, longer(*next, *best));
+  if (best != results.begin())
+    out += fmt::format("; {} would be faster but needs {} of {}", results.front().schedule->strategy, to_text(results.front().memory.device_peak),
+                       to_text(results.front().memory.capacity));
+  return out + ".";
+}
+
 }  // namespace
 
 std::string comparison_table(const Comparison& comparison) {
   if (comparison.results.empty()) return "No strategy can run this job.\n";
   const SimulationResult& first = comparison.results.front();
-  std::string out = fmt::format("{}: {}, {} parameters, {} GPUs\n\n", first.scenario, first.model_name, grouped(first.parameters.value()),
-                                grouped(first.world_size));
+  std::string out = wrapped(fmt::format("{}: {}, {} parameters, {}", first.scenario, first.model_name, grouped(first.parameters.value()),
+                                        gpus_text(first.world_size)), 2, 0) + "\n\n";
   out += ranking(comparison).text();
+  out += "\n" + wrapped(verdict(comparison.results), 0, 0) + "\n";
   if (!comparison.crossovers.empty()) out += "\nThe order changes with the micro-batch:\n";
   for (const Crossover& c : comparison.crossovers)
-    out += fmt::format("  from {} ({} tokens per GPU) {} beats {}{}\n", c.micro_batch, grouped(c.tokens_per_gpu), c.from, c.below,
-                       c.fits ? "" : " (does not fit)");
+    out += "  " + wrapped(fmt::format("from {} ({} tokens per GPU) {} beats {}{}", c.micro_batch, grouped(c.tokens_per_gpu), c.from, c.below,
+                                      c.fits ? "" : " (does not fit)"), 4, 2) + "\n";
   return out;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "cli/commands.hpp"
@@ -8,6 +10,7 @@
 #include "cli/parallel.hpp"
 #include "cli/planner_report.hpp"
 #include "cli/simulation_job.hpp"
+#include "cli/variant.hpp"
 #include "reports/output.hpp"
 
 namespace shardsim {
@@ -31,18 +34,38 @@ Range read_range(const std::string& text) {
   return range;
 }
 
-/// Flags are short for keys of the plan: block.
+/// "1,2,4", each a number of nodes.
+void check_nodes(const std::string& text) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::int64_t nodes = 0;
+    const auto [last, error] = std::from_chars(text.data() + begin, text.data() + end, nodes);
+    if (error != std::errc{} || last != text.data() + end || nodes < 1 || nodes > most_gpus)
+      throw InputError(fmt::format("--nodes takes numbers of nodes with commas between them, such as 1,2,4, not '{}'", text));
+    begin = end + 1;
+  }
+}
+
+/// Flags are short for keys of the plan: block. What is wrong with one is told by its own name here, not by that of the key.
 std::vector<std::string> assignments(const Arguments& arguments) {
   std::vector<std::string> out = arguments.texts("--set");
-  const auto add = [&](const std::string& flag, const std::string& key, bool list) {
-    if (arguments.given(flag))
-      out.push_back(list ? fmt::format("plan.{}=[{}]", key, arguments.text(flag)) : fmt::format("plan.{}={}", key, arguments.text(flag)));
+  const auto add = [&](const std::string& flag, const std::string& key) {
+    if (arguments.given(flag)) out.push_back(fmt::format("plan.{}={}", key, arguments.text(flag)));
   };
-  add("--global-batch", "global_batch", false);
-  add("--tokens", "tokens", false);
-  add("--price", "price_per_gpu_hour", false);
-  add("--nodes", "nodes", true);
-  if (arguments.text("--strategies", "all") != "all") add("--strategies", "strategies", true);
+  static_cast<void>(arguments.integer("--global-batch", 1, 1, std::int64_t{1} << 32));
+  static_cast<void>(arguments.number("--tokens", 1, 1, 1e18));
+  static_cast<void>(arguments.number("--price", 0, 0, 1e9));
+  static_cast<void>(arguments.number("--days", 1, 1e-6, 1e6));
+  add("--global-batch", "global_batch");
+  add("--tokens", "tokens");
+  add("--price", "price_per_gpu_hour");
+  add("--days", "days");
+  if (arguments.given("--nodes")) {
+    check_nodes(arguments.text("--nodes"));
+    out.push_back(fmt::format("plan.nodes=[{}]", arguments.text("--nodes")));
+  }
+  if (arguments.given("--strategies"))
+    out.push_back(fmt::format("plan.strategies=[{}]", fmt::join(strategy_list(arguments.text("--strategies", "all")), ", ")));
   return out;
 }
 
@@ -77,8 +100,9 @@ Command plan_command() {
           {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true},
            {.name = "--scaling", .value = "A..B", .help = "also study how the scenario scales from A to B GPUs"},
            {.name = "--global-batch", .value = "N", .help = "sequences of one optimizer step (default: the scenario's)"},
-           {.name = "--tokens", .value = "N", .help = "tokens to train on (default: 20 a parameter)"},
+           {.name = "--tokens", .value = "N", .help = "tokens to train on (default: 20 a parameter that trains)"},
            {.name = "--price", .value = "DOLLARS", .help = "price of one GPU-hour (default: the profile's)"},
+           {.name = "--days", .value = "N", .help = "days within which training is to end: how many GPUs that takes"},
            {.name = "--nodes", .value = "LIST", .help = "numbers of nodes, with commas between them (default: powers of two)"},
            {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "all"},
            {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/checkpoint_job.hpp"
+#include "cli/progress.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 
@@ -28,34 +29,20 @@ Seconds checkpoint_stall(const Scenario& base, const PlanRequest& request, const
   return sum(e.result.memory.persistent) * e.candidate.gpus_per_node / request.checkpoint_bandwidth;  // too many ranks to look at each
 }
 
-SearchModel search_model(const Scenario& base) {
-  return {LowerBounds(base), [&base](const Candidate& c) { return simulate_candidate(base, c); }, base.cluster.profile.gpu.capacity};
+SearchResult search_with_progress(const Scenario& base, const PlanRequest& request) {
+  std::vector<Candidate> all = candidates(base, request);
+  Progress progress("plan", all.size());
+  SearchModel model = search_model(base);
+  model.advanced = [&](std::size_t settled) { progress.advance(settled); };
+  return search(std::move(all), model);
 }
 
-/// Fits on so many whole nodes in the leanest way that the request allows? The global batch is not asked for: one sequence a rank.
-bool fits_somehow(const Scenario& base, const PlanRequest& request, std::int64_t nodes) {
-  PlanRequest lean = request;
-  lean.nodes = {nodes};
-  lean.parts_of_a_node = false;
-  lean.global_batch = nodes * base.cluster.gpus_per_node;
-  lean.micro_batches = {};
-  const SearchModel model = search_model(base);
-  return !search(candidates(base, lean), model).fitting.empty();
-}
-
-/// The list of node counts is coarse: between the last that fails and the first that fits, halve.
-std::int64_t refined_minimum(const Scenario& base, const PlanRequest& request, std::int64_t fitting_gpus) {
-  const std::int64_t whole = base.cluster.gpus_per_node;
-  std::int64_t high = fitting_gpus / whole;
-  if (fitting_gpus % whole != 0 || high <= 1 || !request.parts_of_a_node) return fitting_gpus;
-  std::int64_t low = 0;
-  for (const std::int64_t nodes : request.nodes)
-    if (nodes < high) low = std::max(low, nodes);
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (fits_somehow(base, request, middle) ? high : low) = middle;
-  }
-  return high * whole;
+/// The front gets faster with every GPU, so its first that ends in time is the smallest.
+std::optional<PlanEntry> within_days(const Plan& plan) {
+  if (!plan.request.days) return std::nullopt;
+  for (const PlanEntry& entry : plan.pareto)
+    if (entry.economics.wall.base() <= *plan.request.days * 86400) return entry;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -92,8 +79,7 @@ Plan make_plan(const Scenario& base) {
   Plan plan;
   plan.scenario = base.file;
   plan.request = value_or_throw(read_plan(base));
-  const SearchModel model = search_model(base);
-  const SearchResult found = search(candidates(base, plan.request), model);
+  const SearchResult found = search_with_progress(base, plan.request);
   plan.evaluated = found.evaluated;
   plan.pruned = found.pruned;
   plan.refused = found.refused;
@@ -104,8 +90,12 @@ Plan make_plan(const Scenario& base) {
     plan.cost = entry(*best.cost);
     plan.gpus = entry(*best.gpus);
     plan.minimum_gpus = refined_minimum(base, plan.request, best.gpus->gpus());
+  } else {
+    plan.gpus_beyond = minimum_beyond(base, plan.request);
   }
   for (const Evaluated* e : pareto_front(found.fitting)) plan.pareto.push_back(entry(*e));
+  plan.deadline = within_days(plan);
+  plan.left_out = left_out(base, plan.request);
   plan.largest_micro_batch = largest_micro_batch(base);
   plan.answers = answers(base, plan, found);
   return plan;

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cli/planner.hpp"
 #include "cli/planner_options.hpp"
+#include "cli/planner_words.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 #include "cli/what_if.hpp"
@@ -14,10 +16,6 @@
 
 namespace shardsim {
 namespace {
-
-constexpr double hidden_share = 0.01;  // of the step: less exposed communication counts as hidden
-
-std::string percent(double share) { return fmt::format("{:.{}f} %", share * 100, share < 0.1 ? 1 : 0); }
 
 std::string largest_term(const Memory& memory) {
   const auto largest = std::max_element(memory.at_peak.begin(), memory.at_peak.end());
@@ -47,16 +45,31 @@ Answer does_it_fit(const Scenario& base, const SimulationResult& now) {
           fmt::format("the largest term at the peak is {}; {}", largest_term(memory), cheapest_rescue(base))};
 }
 
+/// Why fewer GPUs than `enough` do not do: what the leanest way on the most of them that were tried needs. Empty if none was tried.
+std::string too_few(const SearchResult& found, std::int64_t enough) {
+  const Evaluated* ran = nullptr;
+  for (const Evaluated& e : found.too_large)
+    if (e.gpus() < enough && (ran == nullptr || e.gpus() > ran->gpus())) ran = &e;
+  const Excluded* excluded = nullptr;
+  for (const Excluded& e : found.excluded)
+    if (e.candidate.gpus() < enough && (excluded == nullptr || e.candidate.gpus() > excluded->candidate.gpus())) excluded = &e;
+  if (ran != nullptr && (excluded == nullptr || ran->gpus() >= excluded->candidate.gpus()))
+    return fmt::format("on {} the leanest way ({}) needs {}; its largest term is {}", gpus_text(ran->gpus()), ran->candidate.text(),
+                       to_text(ran->result.memory.device_peak), largest_term(ran->result.memory));
+  if (excluded == nullptr) return {};
+  return fmt::format("on {} the leanest way ({}) holds at least {} of parameters, optimizer states and activations",
+                     gpus_text(excluded->candidate.gpus()), excluded->candidate.text(), to_text(excluded->memory));
+}
+
 Answer fewest_gpus(const Plan& plan, const SearchResult& found) {
   const std::string question = "How many GPUs at least?";
-  std::string why;
-  for (const Evaluated& e : found.too_large)
-    if (!plan.minimum_gpus || e.gpus() < *plan.minimum_gpus)
-      why = fmt::format("on {} GPUs the leanest way ({}) needs {}; its largest term is {}", e.gpus(), e.candidate.text(),
-                        to_text(e.result.memory.device_peak), largest_term(e.result.memory));
-  if (why.empty()) why = plan.minimum_gpus ? "it is the smallest number that the plan may use" : "no candidate could run";
-  if (!plan.minimum_gpus) return {question, "nothing that the plan may choose fits", why};
-  return {question, fmt::format("{}", *plan.minimum_gpus), why};
+  const std::string why = too_few(found, plan.minimum_gpus.value_or(std::numeric_limits<std::int64_t>::max()));
+  const std::string reasons = fmt::format("{}", fmt::join(plan.left_out, "; "));
+  if (plan.minimum_gpus) return {question, grouped(*plan.minimum_gpus), why.empty() ? "it is the smallest number that the plan may use" : why};
+  const std::string beyond = plan.gpus_beyond ? fmt::format("; with one sequence a GPU {} would do", gpus_text(*plan.gpus_beyond)) : "";
+  if (found.evaluated == 0 && found.excluded.empty())
+    return {question, "the plan has nothing to choose from", reasons.empty() ? "the libraries refuse every candidate" : reasons};
+  return {question, "nothing that the plan may choose fits" + beyond, why};
 }
 
 Answer fastest(const Plan& plan, const SearchResult& found) {
@@ -65,26 +78,55 @@ Answer fastest(const Plan& plan, const SearchResult& found) {
   for (const Evaluated& e : found.fitting)
     if (e.gpus() == best.gpus() && e.candidate.strategy != best.candidate.strategy && (second == nullptr || e.time() < second->time()))
       second = &e;
-  std::string why = "bound by " + best.result.step.bound_by;
-  if (second != nullptr)
-    why += fmt::format("; the next strategy, {}, takes {} longer", second->candidate.text(), percent(second->time() / best.time() - 1));
+  const Memory& memory = best.result.memory;
+  std::string why = fmt::format("bound by {}; it needs {} of {}, of which {} are allocated", best.result.step.bound_by, to_text(memory.device_peak),
+                                to_text(memory.capacity), to_text(memory.peak));
+  if (second != nullptr) {
+    const double longer = second->time() / best.time() - 1;
+    why += fmt::format("; the next strategy, {}, {}", second->candidate.text(),
+                       longer < 0.0005 ? "is as fast" : fmt::format("takes {} longer", percent_text(longer)));
+  }
   return {"Which way is the fastest?",
-          fmt::format("{} on {} GPUs: {} a step", best.candidate.text(), grouped(best.gpus()), to_text(best.time())), why};
+          fmt::format("{} on {}: {} a step", best.candidate.text(), gpus_text(best.gpus()), to_text(best.time())), why};
 }
 
-std::string money(const Economics& e) {
-  return e.cost ? fmt::format(", ${}", grouped(static_cast<std::int64_t>(*e.cost + 0.5))) : std::string();
+/// What the time consists of beside training.
+std::string losses(const Plan& plan, const PlanEntry& entry) {
+  const Economics& e = entry.economics;
+  return fmt::format("{} in {} steps of {}; goodput {:.1f} % with a checkpoint of {} every {} and a failure every {}", tokens_text(plan.request.tokens),
+                     whole_text(e.steps), to_text(entry.evaluated.time()), e.goodput * 100, to_text(e.checkpoint), to_text(e.interval),
+                     to_text(plan.request.node_mtbf / static_cast<double>(entry.evaluated.candidate.nodes)));
 }
 
 Answer how_long(const Plan& plan, const PlanEntry& entry, const std::string& question) {
   const Economics& e = entry.economics;
+  if (e.hopeless()) return {question, "for ever: failures leave no time to train", losses(plan, entry)};
+  const std::string money = e.cost ? ", $" + whole_text(*e.cost) : "";
   return {question,
-          fmt::format("{:.{}f} days on {} GPUs, {} GPU-hours{} ({})", e.wall.base() / 86400, e.wall.base() < 864000 ? 2 : 1,
-                      grouped(entry.evaluated.gpus()), grouped(static_cast<std::int64_t>(e.gpu_hours + 0.5)), money(e),
+          fmt::format("{} on {}, {} GPU-hours{} ({})", wall_text(e.wall), gpus_text(entry.evaluated.gpus()), whole_text(e.gpu_hours), money,
                       entry.evaluated.candidate.text()),
-          fmt::format("{:.3g} tokens in {} steps; goodput {} with a checkpoint of {} every {} and a failure every {}", plan.request.tokens,
-                      grouped(static_cast<std::int64_t>(e.steps + 0.5)), percent(e.goodput), to_text(e.checkpoint), to_text(e.interval),
-                      to_text(plan.request.node_mtbf / static_cast<double>(entry.evaluated.candidate.nodes)))};
+          losses(plan, entry)};
+}
+
+Answer how_much(const Plan& plan, const PlanEntry& entry) {
+  const std::string question = "How much does training cost, the cheapest way?";
+  const Economics& e = entry.economics;
+  if (e.hopeless()) return how_long(plan, entry, question);
+  const std::string hours = whole_text(e.gpu_hours) + " GPU-hours";
+  const std::string way = fmt::format("{} on {} ({})", wall_text(e.wall), gpus_text(entry.evaluated.gpus()), entry.evaluated.candidate.text());
+  if (!e.cost) return {question, fmt::format("{}: {}; no price is known, --price DOLLARS gives one", hours, way), losses(plan, entry)};
+  return {question, fmt::format("${}: {}, {}", whole_text(*e.cost), hours, way),
+          fmt::format("a GPU-hour costs ${:.2f}; {}", *plan.request.price_per_gpu_hour, losses(plan, entry))};
+}
+
+Answer in_time(const Plan& plan) {
+  const std::string question = fmt::format("How many GPUs end within {:g} {}?", *plan.request.days, *plan.request.days == 1 ? "day" : "days");
+  if (plan.deadline) {
+    const Answer found = how_long(plan, *plan.deadline, question);
+    return {question, grouped(plan.deadline->evaluated.gpus()) + ": " + found.answer, found.why};
+  }
+  const Answer best = how_long(plan, *plan.time, question);
+  return {question, "none of those that the plan may use; the fastest takes " + best.answer, best.why};
 }
 
 Answer largest(const Scenario& base, const Plan& plan) {
@@ -100,62 +142,6 @@ Answer largest(const Scenario& base, const Plan& plan) {
                  : "more cannot be simulated"};
 }
 
-std::string nic_bandwidth(ByteRate rate) { return fmt::format("cluster.nic_bandwidth={:.0f} B/s", rate.base()); }
-
-/// The least NIC bandwidth at which communication is hidden, to five percent; nothing if 64 times today's does not hide it.
-std::optional<ByteRate> hiding_bandwidth(const Scenario& job) {
-  const ByteRate today = job.cluster.profile.network.nic_bandwidth;
-  const auto hidden = [&](double factor) {
-    const auto result = what_if(job, {nic_bandwidth(today * factor)});
-    return result && result->step.exposed_communication <= result->step.time * hidden_share;
-  };
-  double low = 1, high = 64;
-  if (!hidden(high)) return std::nullopt;
-  while (high / low > 1.05) {
-    const double middle = std::sqrt(low * high);
-    (hidden(middle) ? high : low) = middle;
-  }
-  return today * high;
-}
-
-Answer network(const Scenario& base, const Candidate& candidate) {
-  const std::string question = "Is the network the bottleneck of the fastest way?";
-  const auto job = scenario_of(base, candidate);
-  const SimulationResult now = simulate_scenario(*job);
-  const double exposed = now.step.exposed_communication / now.step.time;
-  const std::string share = fmt::format("{} of the step is exposed communication", percent(exposed));
-  if (exposed <= hidden_share) return {question, "no", share + "; bound by " + now.step.bound_by};
-  if (candidate.nodes == 1) return {question, "no: it runs inside one node", share + ", over NVLink"};
-  const auto needed = hiding_bandwidth(*job);
-  const std::string move = needed ? fmt::format("to hide all of it a NIC would need {:.0f} Gbit/s (now {:.0f})", needed->base() * 8e-9,
-                                                job->cluster.profile.network.nic_bandwidth.base() * 8e-9)
-                                  : "no NIC bandwidth hides all of it: what is left stands inside the node or cannot overlap";
-  return {question, exposed > 0.1 ? "yes" : "a little", share + "; " + move};
-}
-
-Answer what_moves(const Scenario& base, const Candidate& candidate) {
-  const auto job = scenario_of(base, candidate);
-  const SimulationResult now = simulate_scenario(*job);
-  const std::string launch =
-      fmt::format("cluster.kernel_launch={} ns", static_cast<std::int64_t>(job->cluster.profile.gpu.kernel_launch.base() * 0.5e9));
-  std::vector<Change> changes{{"compiling the model", {"training.compile=true"}}, {"a host twice as fast", {launch}}};
-  if (candidate.nodes > 1) changes.push_back({"NICs twice as fast", {nic_bandwidth(job->cluster.profile.network.nic_bandwidth * 2.0)}});
-  if (candidate.checkpointing != "none")
-    changes.push_back({"no activation checkpointing (if it fitted)", {"training.activation_checkpointing=none"}});
-  std::string list, best = "nothing tried";
-  double most = 0.005;
-  for (const Change& change : changes) {
-    const auto result = what_if(*job, change.assignments);
-    if (!result) continue;
-    const double saved = 1 - result->step.time / now.step.time;
-    list += fmt::format("{}{}: {}", list.empty() ? "" : "; ", change.text, saved > 0.0005 ? "-" + percent(saved) : "no change");
-    if (saved <= most) continue;
-    most = saved;
-    best = change.text;
-  }
-  return {"What would move the step time of the fastest way?", best, list + "; bound by " + now.step.bound_by};
-}
-
 Answer option_values(const Scenario& base) {
   const TunedOptions tuned = tune_options(base);
   const std::string question = "Which bucket, prefetch and sharding values are the fastest in the scenario as written?";
@@ -163,12 +149,12 @@ Answer option_values(const Scenario& base) {
   std::string why;
   for (const TriedOption& option : tuned.tried)
     why += fmt::format("{}{} of {}: {}", why.empty() ? "" : "; ", option.name, fmt::join(option.values, ", "),
-                       option.best.empty() ? "no gain" : fmt::format("{} saves {}", option.best, percent(option.saved)));
+                       option.best.empty() ? "no gain" : fmt::format("{} saves {}", option.best, percent_text(option.saved)));
   const auto assignments = tuned.assignments();
   if (assignments.empty()) return {question, "as they are", why};
   return {question,
           fmt::format("{}: {} a step in place of {} (-{})", fmt::join(assignments, ", "), to_text(tuned.after), to_text(tuned.before),
-                      percent(tuned.saved())),
+                      percent_text(tuned.saved())),
           why};
 }
 
@@ -182,10 +168,12 @@ std::vector<Answer> answers(const Scenario& base, const Plan& plan, const Search
   Candidate best = plan.time->evaluated.candidate;
   out.push_back(fastest(plan, found));
   out.push_back(how_long(plan, *plan.time, "How long does training take, the fastest way?"));
-  out.push_back(how_long(plan, *plan.cost, "How much does training cost, the cheapest way?"));
+  out.push_back(how_much(plan, *plan.cost));
+  if (plan.request.days) out.push_back(in_time(plan));
   best.accumulation = std::min(best.accumulation, exact_micro_batches);  // shares of a step do not need all of its micro-batches
-  out.push_back(network(base, best));
-  out.push_back(what_moves(base, best));
+  const Scenario job = value_or_throw(scenario_of(base, best));
+  out.push_back(network_answer(job));
+  out.push_back(mover_answer(job));
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
+#include "sim/core/units_text.hpp"
 
 namespace shardsim {
 namespace {
@@ -82,6 +83,22 @@ std::vector<Candidate> candidates(const Scenario& base, const PlanRequest& reque
               all.push_back(
                   {nodes, gpus_per_node, strategy, options, checkpointing, offload, m, request.global_batch / (nodes * gpus_per_node) / m});
   return all;
+}
+
+std::vector<std::string> left_out(const Scenario& base, const PlanRequest& request) {
+  std::vector<std::string> uneven, unlisted, out;
+  for (const auto& [nodes, gpus_per_node] : machines(base, request)) {
+    const std::int64_t gpus = nodes * gpus_per_node;
+    if (request.global_batch % gpus != 0)
+      uneven.push_back(grouped(gpus));
+    else if (micro_batches(request, gpus).empty())
+      unlisted.push_back(grouped(gpus));
+  }
+  const std::string batch = fmt::format("{} {}", grouped(request.global_batch), request.global_batch == 1 ? "sequence does" : "sequences do");
+  if (!uneven.empty()) out.push_back(fmt::format("{} not divide among {} GPUs", batch, fmt::join(uneven, ", ")));
+  if (!unlisted.empty())
+    out.push_back(fmt::format("none of plan.micro_batch_sizes divides a GPU's share of {} sequences on {} GPUs", grouped(request.global_batch), fmt::join(unlisted, ", ")));
+  return out;
 }
 
 Result<Scenario> scenario_of(const Scenario& base, const Candidate& candidate) {

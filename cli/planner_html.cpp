@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/planner_report.hpp"
+#include "cli/planner_words.hpp"
 #include "reports/timeline_html.hpp"
 #include "sim/core/units_text.hpp"
 
@@ -15,15 +16,15 @@ constexpr const char* faint = "#999999";
 
 double days(const PlanEntry& entry) { return entry.economics.wall.base() / 86400; }
 
-std::string dollars(const Economics& e) { return e.cost ? "$" + grouped(static_cast<std::int64_t>(*e.cost + 0.5)) : "no price"; }
-std::string whole(double number) { return grouped(static_cast<std::int64_t>(number + 0.5)); }
+std::string dollars(const Economics& e) { return e.hopeless() ? "-" : e.cost ? "$" + whole_text(*e.cost) : "no price"; }
+std::string duration(const PlanEntry& e) { return e.economics.hopeless() ? "never" : wall_text(e.economics.wall); }
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 Json point(double x, double y, std::string name) { return Json::Object{{"x", x}, {"y", y}, {"name", std::move(name)}}; }
 
 Json point(const PlanEntry& entry) {
   return point(static_cast<double>(entry.evaluated.gpus()), days(entry),
-               fmt::format("{} GPUs, {}, {}", grouped(entry.evaluated.gpus()), entry.evaluated.candidate.text(), dollars(entry.economics)));
+               fmt::format("{}, {}, {}", gpus_text(entry.evaluated.gpus()), entry.evaluated.candidate.text(), dollars(entry.economics)));
 }
 
 std::vector<HtmlTile> plan_tiles(const Plan& plan) {
@@ -35,14 +36,19 @@ std::vector<HtmlTile> plan_tiles(const Plan& plan) {
       {.label = "Largest micro-batch, as written", .value = plan.largest_micro_batch ? grouped(*plan.largest_micro_batch) : "none fits"});
   if (plan.time)
     tiles.push_back({.label = "Fastest",
-                     .value = fmt::format("{:.3g} days", days(*plan.time)),
-                     .note = grouped(plan.time->evaluated.gpus()) + " GPUs",
+                     .value = duration(*plan.time),
+                     .note = gpus_text(plan.time->evaluated.gpus()),
                      .mood = "good"});
   if (plan.cost)
     tiles.push_back(
         {.label = "Cheapest",
-         .value = plan.cost->economics.cost ? dollars(plan.cost->economics) : whole(plan.cost->economics.gpu_hours) + " GPU-hours",
-         .note = fmt::format("{} GPUs, {:.3g} days", grouped(plan.cost->evaluated.gpus()), days(*plan.cost))});
+         .value = plan.cost->economics.cost ? dollars(plan.cost->economics) : whole_text(plan.cost->economics.gpu_hours) + " GPU-hours",
+         .note = fmt::format("{}, {}", gpus_text(plan.cost->evaluated.gpus()), duration(*plan.cost))});
+  if (plan.request.days)
+    tiles.push_back({.label = fmt::format("Within {:g} days", *plan.request.days),
+                     .value = plan.deadline ? gpus_text(plan.deadline->evaluated.gpus()) : "none",
+                     .note = plan.deadline ? duration(*plan.deadline) : "",
+                     .mood = plan.deadline ? "good" : "bad"});
   return tiles;
 }
 
@@ -66,8 +72,8 @@ HtmlSection pareto_section(const Plan& plan) {
     const SimulationResult& r = entry.evaluated.result;
     front.add(point(entry));
     grid.rows.push_back({grouped(entry.evaluated.gpus()), entry.evaluated.candidate.text(), to_text(r.step.time),
-                         to_text(r.step.exposed_communication), to_text(r.memory.device_peak), fmt::format("{:.2f}", days(entry)),
-                         whole(entry.economics.gpu_hours), percent(r.step.mfu), dollars(entry.economics)});
+                         to_text(r.step.exposed_communication), to_text(r.memory.device_peak), entry.economics.hopeless() ? "-" : days_text(entry.economics.wall),
+                         entry.economics.hopeless() ? "-" : whole_text(entry.economics.gpu_hours), percent(r.step.mfu), dollars(entry.economics)});
   }
   chart.series.push_back({.label = "no other is faster on as few GPUs", .color = blue, .data = std::move(front)});
   const auto mark = [&](const char* name, const std::optional<PlanEntry>& entry, const char* color) {
@@ -120,7 +126,7 @@ HtmlSection scaling_section(const Scaling& scaling) {
     const StepTime& step = p.result.step;
     line.add(point(static_cast<double>(p.gpus), p.efficiency, fmt::format("{} GPUs, {} a step", grouped(p.gpus), to_text(step.time))));
     grid.rows.push_back({grouped(p.gpus), grouped(p.nodes), to_text(step.time), to_text(step.exposed_communication),
-                         whole(step.tokens_per_second_per_gpu), percent(p.efficiency), to_text(p.result.memory.device_peak),
+                         whole_text(step.tokens_per_second_per_gpu), percent(p.efficiency), to_text(p.result.memory.device_peak),
                          p.result.memory.fits ? "yes" : "no", step.bound_by});
   }
   mark_cliff(chart, scaling);
@@ -154,8 +160,8 @@ HtmlSection scaling_times(const Scaling& scaling) {
 HtmlPage plan_page(const Plan& plan) {
   HtmlPage page{
       .title = "Plan for " + plan.scenario,
-      .lines = {fmt::format("Global batch {}, {:.3g} tokens. {} candidates simulated, {} left out by bounds, {} refused by their library.",
-                            grouped(plan.request.global_batch), plan.request.tokens, grouped(plan.evaluated), grouped(plan.pruned),
+      .lines = {fmt::format("Global batch {}, {}. {} candidates simulated, {} left out by bounds, {} refused by their library.",
+                            grouped(plan.request.global_batch), tokens_text(plan.request.tokens), grouped(plan.evaluated), grouped(plan.pruned),
                             grouped(plan.refused))},
       .tiles = plan_tiles(plan),
       .sections = {answers_section(plan)},
@@ -166,6 +172,7 @@ HtmlPage plan_page(const Plan& plan) {
     page.sections.push_back(scaling_times(*plan.scaling));
     for (const std::string& text : plan.scaling->left_out) page.warnings.push_back("Left out of the scaling study: " + text);
   }
+  for (const std::string& text : plan.left_out) page.warnings.push_back("Left out: " + text);
   std::string assumed;
   for (const std::string& text : plan.request.assumptions) assumed += (assumed.empty() ? "" : "; ") + text;
   if (!assumed.empty()) page.sections.push_back({.title = "Assumed", .text = assumed + "."});

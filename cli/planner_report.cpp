@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/planner_words.hpp"
 #include "reports/csv.hpp"
 #include "reports/text.hpp"
 #include "sim/core/units_text.hpp"
@@ -12,10 +13,11 @@ namespace shardsim {
 namespace {
 
 Json economics_json(const Economics& e) {
+  const auto sensible = [&](double figure) { return e.hopeless() ? Json() : Json(figure); };
   return Json::Object{{"steps", e.steps},
-                      {"days", e.wall.base() / 86400},
-                      {"gpu_hours", e.gpu_hours},
-                      {"cost", e.cost ? Json(*e.cost) : Json()},
+                      {"days", sensible(e.wall.base() / 86400)},
+                      {"gpu_hours", sensible(e.gpu_hours)},
+                      {"cost", e.cost ? sensible(*e.cost) : Json()},
                       {"goodput", e.goodput},
                       {"checkpoint_s", e.checkpoint.base()},
                       {"checkpoint_interval_s", e.interval.base()}};
@@ -73,28 +75,19 @@ Json scaling_json(const Scaling& scaling) {
                          {"node_boundary", before.nodes == 1 && after.nodes > 1},
                          {"why", scaling.why}};
   }
-  return Json::Object{{"points", std::move(points)}, {"cliff", cliff}, {"left_out", std::move(left_out)}};
-}
-
-std::vector<std::string> pareto_row(const PlanEntry& entry) {
-  const Candidate& c = entry.evaluated.candidate;
-  const SimulationResult& r = entry.evaluated.result;
-  return {grouped(c.gpus()),
-          c.text(),
-          to_text(r.step.time),
-          to_text(r.memory.device_peak),
-          fmt::format("{:.1f}", entry.economics.wall.base() / 86400),
-          grouped(static_cast<std::int64_t>(entry.economics.gpu_hours + 0.5))};
+  return Json::Object{{"points", std::move(points)}, {"cliff", cliff}, {"to_hide", scaling.to_hide}, {"left_out", std::move(left_out)}};
 }
 
 /// A table of fixed columns, with the long description of each row on a line of its own.
 std::string pareto_text(const Plan& plan) {
   TextGrid grid{.header = {"GPUs", "Step", "Peak", "Days", "GPU-hours", "MFU", "$"}, .right = std::vector<bool>(7, true), .rows = {}};
   for (const PlanEntry& entry : plan.pareto) {
-    const auto row = pareto_row(entry);
-    const auto& cost = entry.economics.cost;
-    grid.rows.push_back({row[0], row[2], row[3], row[4], row[5], fmt::format("{:.1f} %", entry.evaluated.result.step.mfu * 100),
-                         cost ? grouped(static_cast<std::int64_t>(*cost + 0.5)) : "-"});
+    const SimulationResult& r = entry.evaluated.result;
+    const Economics& e = entry.economics;
+    const auto sensible = [&](std::string figure) { return e.hopeless() ? std::string("-") : figure; };
+    grid.rows.push_back({grouped(entry.evaluated.gpus()), to_text(r.step.time), to_text(r.memory.device_peak), sensible(days_text(e.wall)),
+                         sensible(whole_text(e.gpu_hours)), fmt::format("{:.1f} %", r.step.mfu * 100),
+                         e.cost ? sensible(whole_text(*e.cost)) : "-"});
   }
   std::string out = "Fewer GPUs or less time (Pareto front):\n" + grid.text();
   for (const PlanEntry& entry : plan.pareto)
@@ -109,8 +102,9 @@ std::string scaling_text(const Scaling& scaling) {
     grid.rows.push_back({grouped(p.gpus), to_text(p.result.step.time), to_text(p.result.step.exposed_communication),
                          grouped(static_cast<std::int64_t>(p.result.step.tokens_per_second_per_gpu)),
                          fmt::format("{:.1f} %", p.efficiency * 100), p.result.memory.fits ? "yes" : "no"});
-  std::string out = "\nScaling, the same work for each rank:\n" + grid.text();
-  if (scaling.cliff) out += wrapped("Cliff: " + scaling.why, 2, 0) + "\n";
+  std::string out = "\n" + wrapped("Scaling, the same work for each rank, efficiency against the first that fits:", 0, 0) + "\n" + grid.text();
+  out += wrapped(scaling.cliff ? "Cliff: " + scaling.why : std::string("No cliff: no doubling loses 1 % of the efficiency"), 2, 0) + "\n";
+  if (!scaling.to_hide.empty()) out += wrapped("Network: " + scaling.to_hide, 2, 0) + "\n";
   for (const std::string& text : scaling.left_out) out += wrapped("Left out: " + text, 2, 0) + "\n";
   return out;
 }
@@ -118,10 +112,11 @@ std::string scaling_text(const Scaling& scaling) {
 }  // namespace
 
 Json plan_json(const Plan& plan) {
-  Json::List pareto, list, assumptions;
+  Json::List pareto, list, assumptions, left_out;
   for (const PlanEntry& entry : plan.pareto) pareto.push_back(entry_json(entry));
   for (const Answer& a : plan.answers) list.emplace_back(Json::Object{{"question", a.question}, {"answer", a.answer}, {"why", a.why}});
   for (const std::string& text : plan.request.assumptions) assumptions.emplace_back(text);
+  for (const std::string& text : plan.left_out) left_out.emplace_back(text);
   Json json = Json::Object{
       {"schema", "shardsim.plan/1"},
       {"scenario", plan.scenario},
@@ -135,20 +130,23 @@ Json plan_json(const Plan& plan) {
       {"pruned", plan.pruned},
       {"refused", plan.refused},
       {"answers", std::move(list)},
-      {"assumptions", std::move(assumptions)}};
+      {"assumptions", std::move(assumptions)},
+      {"left_out", std::move(left_out)}};
+  if (plan.request.days) json.add("within_days", Json::Object{{"days", *plan.request.days}, {"best", optional_json(plan.deadline)}});
   if (plan.scaling) json.add("scaling", scaling_json(*plan.scaling));
   return json;
 }
 
 std::string plan_table(const Plan& plan) {
-  std::string out = fmt::format("Plan for {}: global batch {}, {:.3g} tokens\n\n", plan.scenario, grouped(plan.request.global_batch),
-                                plan.request.tokens);
+  std::string out = wrapped(fmt::format("Plan for {}: global batch {}, {}", plan.scenario, grouped(plan.request.global_batch),
+                                        tokens_text(plan.request.tokens)), 2, 0) + "\n\n";
   for (const Answer& a : plan.answers)
-    out += fmt::format("{}\n  {}\n  {}\n", a.question, wrapped(a.answer, 2, 2), wrapped("because " + a.why, 2, 2));
+    out += fmt::format("{}\n  {}\n  {}\n", wrapped(a.question, 0, 0), wrapped(a.answer, 2, 2), wrapped("because " + a.why, 2, 2));
   out += "\n" + (plan.pareto.empty() ? std::string("Nothing fits.\n") : pareto_text(plan));
   if (plan.scaling) out += scaling_text(*plan.scaling);
-  out += fmt::format("\n{} candidates simulated, {} left out by bounds, {} refused by their library.\n", grouped(plan.evaluated),
-                     grouped(plan.pruned), grouped(plan.refused));
+  out += "\n" + wrapped(fmt::format("{} {} simulated, {} left out by bounds, {} refused by their library.", grouped(plan.evaluated),
+                                    plan.evaluated == 1 ? "candidate" : "candidates", grouped(plan.pruned), grouped(plan.refused)), 2, 0) + "\n";
+  for (const std::string& text : plan.left_out) out += wrapped("Left out: " + text + ".", 2, 0) + "\n";
   for (const std::string& text : plan.request.assumptions) out += wrapped("Assumed: " + text + ".", 2, 0) + "\n";
   return out;
 }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "cli/planner_words.hpp"
 #include "cli/sweep_plan.hpp"
+#include "cli/variant.hpp"
 #include "sim/core/units_text.hpp"
 
 namespace shardsim {
@@ -19,6 +21,7 @@ constexpr Seconds typical_node_mtbf{54.0 * 24 * 2048 / 419 * 3600};
 constexpr Seconds typical_restart{600};
 constexpr ByteRate typical_storage{2e9};
 constexpr std::int64_t most_nodes_by_default = 64;
+constexpr std::int64_t most_gpus = std::int64_t{1} << 24;
 
 std::vector<std::string> texts(const Node& list, Problems& problems, const std::vector<std::string>& allowed) {
   std::vector<std::string> out;
@@ -39,6 +42,30 @@ std::vector<std::int64_t> integers(const Node& list, Problems& problems) {
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
+}
+
+/// Node counts that may be used. A world beyond 2^24 ranks is refused as it is in a scenario.
+std::vector<std::int64_t> node_counts(const Node& list, Problems& problems, std::int64_t gpus_per_node) {
+  if (list.kind == Node::Kind::list)
+    for (const Node& item : list.items) {
+      Problems not_whole;
+      const auto nodes = as_integer(item, not_whole, 1, most_gpus);
+      if (nodes && *nodes * gpus_per_node > most_gpus)
+        problems.add(item.where, fmt::format("{} nodes of {} are more than {}", grouped(*nodes), gpus_text(gpus_per_node), gpus_text(most_gpus)));
+    }
+  return integers(list, problems);
+}
+
+/// Values of training.activation_checkpointing; one that no scenario may have is a problem where it stands.
+std::vector<std::string> checkpointing_values(const Node& list, Problems& problems, const Scenario& scenario) {
+  std::vector<std::string> values = texts(list, problems, {});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto changed = vary(scenario, {"training.activation_checkpointing=" + values[i]});
+    if (changed) continue;
+    for (const Problem& problem : changed.error().list())
+      if (problem.where.source && problem.where.source->name == "--set") problems.add(list.items[i].where, problem.message, problem.notes);
+  }
+  return values;
 }
 
 std::vector<std::string> strategy_names() {
@@ -69,18 +96,28 @@ std::vector<std::int64_t> default_nodes(const Scenario& scenario, std::int64_t g
   return nodes;
 }
 
+/// A time or a rate of which there must be some: with none of it nothing would ever be trained.
+template <class Quantity>
+Quantity positive(MapReader& reader, std::string_view key, Quantity value) {
+  if (reader.has(key) && value == Quantity{} && reader.problems().empty())
+    reader.problems().add(reader.find(key)->where, fmt::format("{} must be more than 0", key));
+  return value;
+}
+
 void read_money_and_failures(PlanRequest& request, MapReader& reader, const Profile& profile) {
   constexpr double unlimited = std::numeric_limits<double>::max();
   request.price_per_gpu_hour = profile.price_per_gpu_hour;
   if (reader.has("price_per_gpu_hour")) request.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, unlimited);
-  request.node_mtbf = reader.seconds("node_mtbf", typical_node_mtbf);
+  else if (request.price_per_gpu_hour)
+    request.assumptions.push_back(fmt::format("a GPU-hour costs ${:.2f}, as the profile says", *request.price_per_gpu_hour));
+  request.node_mtbf = positive(reader, "node_mtbf", reader.seconds("node_mtbf", typical_node_mtbf));
   request.restart = reader.seconds("restart", typical_restart);
-  if (reader.has("checkpoint_interval")) request.checkpoint_interval = reader.seconds("checkpoint_interval", {});
+  if (reader.has("checkpoint_interval")) request.checkpoint_interval = positive(reader, "checkpoint_interval", reader.seconds("checkpoint_interval", {}));
   const ByteRate storage = profile.storage ? profile.storage->write_per_node : typical_storage;
-  request.checkpoint_bandwidth = reader.byte_rate("checkpoint_bandwidth", storage);
+  request.checkpoint_bandwidth = positive(reader, "checkpoint_bandwidth", reader.byte_rate("checkpoint_bandwidth", storage));
   if (!reader.has("node_mtbf"))
     request.assumptions.push_back(
-        fmt::format("a node fails every {:.0f} hours, as Meta reports for Llama 3", request.node_mtbf.base() / 3600));
+        fmt::format("a node fails every {} hours, as Meta reports for Llama 3", whole_text(request.node_mtbf.base() / 3600)));
   if (!reader.has("checkpoint_bandwidth"))
     request.assumptions.push_back(fmt::format("a node writes checkpoints at {}", to_text(request.checkpoint_bandwidth)));
 }
@@ -91,7 +128,7 @@ void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scena
   if (const Node* list = reader.find("strategies")) request.strategies = texts(*list, problems, strategy_names());
   if (const Node* list = reader.find("micro_batch_sizes")) request.micro_batches = integers(*list, problems);
   request.checkpointing = with_own(scenario, "activation_checkpointing", {"none", "selective_ops", "full"});
-  if (const Node* list = reader.find("activation_checkpointing")) request.checkpointing = texts(*list, problems, {});
+  if (const Node* list = reader.find("activation_checkpointing")) request.checkpointing = checkpointing_values(*list, problems, scenario);
   request.offload = with_own(scenario, "offload", {"none"});
   if (const Node* list = reader.find("offload")) {
     request.offload = texts(*list, problems, {"none", "optimizer", "all"});
@@ -101,6 +138,15 @@ void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scena
     }
   }
   request.hybrid = reader.boolean("hybrid", true);
+}
+
+/// Frozen parameters need no data: adapters on a large model are trained with as much as their own number asks for.
+void read_tokens(PlanRequest& request, MapReader& reader, const Model& model) {
+  const bool all = model.trainable() == model.total();
+  request.tokens = reader.number("tokens", tokens_per_parameter * static_cast<double>(std::max<std::int64_t>(model.trainable().value(), 1)), 1, 1e18);
+  if (!reader.has("tokens"))
+    request.assumptions.push_back(fmt::format("training takes 20 tokens a parameter{}, {} in all", all ? "" : " that trains", tokens_text(request.tokens)));
+  if (reader.has("days")) request.days = reader.number("days", 0, 1e-6, 1e6);
 }
 
 }  // namespace
@@ -117,13 +163,11 @@ Result<PlanRequest> read_plan(const Scenario& scenario) {
       scenario.training.micro_batch_size * scenario.training.gradient_accumulation_steps * scenario.cluster.world_size();
   request.global_batch = reader.integer("global_batch", own, 1, std::int64_t{1} << 32);
   if (!reader.has("global_batch"))
-    request.assumptions.push_back(fmt::format("the global batch is the scenario's, {} sequences", grouped(own)));
-  request.tokens = reader.number("tokens", tokens_per_parameter * static_cast<double>(scenario.model->total().value()), 1, 1e18);
-  if (!reader.has("tokens"))
-    request.assumptions.push_back(fmt::format("training takes 20 tokens a parameter, {:.3g} in all", request.tokens));
+    request.assumptions.push_back(fmt::format("the global batch is the scenario's, {} {}", grouped(own), own == 1 ? "sequence" : "sequences"));
+  read_tokens(request, reader, *scenario.model);
   request.nodes = default_nodes(scenario, request.global_batch);
   if (const Node* list = reader.find("nodes")) {
-    request.nodes = integers(*list, problems);
+    request.nodes = node_counts(*list, problems, scenario.cluster.gpus_per_node);
     request.parts_of_a_node = false;
   }
   read_choices(request, reader, scenario);

@@ -3,7 +3,8 @@
 //
 //   plan:
 //     global_batch: 1024                # sequences per optimizer step; default: what the scenario comes to
-//     tokens: 1e12                      # to train on; default: 20 per parameter
+//     tokens: 1e12                      # to train on; default: 20 per parameter that trains
+//     days: 90                          # within which training is to end
 //     nodes: [1, 2, 4, 8]               # default: powers of two, and parts of one node
 //     strategies: [ddp, zero3, fsdp2]   # default: all
 //     micro_batch_sizes: [1, 2, 4]      # default: all that divide a rank's share of the global batch
@@ -28,6 +29,7 @@ namespace shardsim {
 struct PlanRequest {
   std::int64_t global_batch = 1;  ///< sequences per optimizer step
   double tokens = 0;
+  std::optional<double> days;  ///< within which training is to end
   std::vector<std::int64_t> nodes;
   bool parts_of_a_node = true;  ///< one node may be used in part
   std::vector<std::string> strategies;

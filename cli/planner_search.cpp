@@ -50,6 +50,14 @@ void keep_leanest(std::vector<Evaluated>& too_large, Evaluated candidate) {
     *same = std::move(candidate);
 }
 
+void keep_leanest(std::vector<Excluded>& excluded, const Open& open) {
+  const auto same = std::find_if(excluded.begin(), excluded.end(), [&](const Excluded& e) { return e.candidate.gpus() == open.candidate.gpus(); });
+  if (same == excluded.end())
+    excluded.push_back({open.candidate, open.bound.memory});
+  else if (open.bound.memory < same->memory)
+    *same = {open.candidate, open.bound.memory};
+}
+
 }  // namespace
 
 SearchResult search(std::vector<Candidate> candidates, const SearchModel& model, bool prune) {
@@ -57,13 +65,17 @@ SearchResult search(std::vector<Candidate> candidates, const SearchModel& model,
   SearchResult found;
   Frontier frontier;
   for (std::size_t next = 0; next < open.size();) {
+    const std::size_t settled = next;
     std::vector<const Open*> wave;
     for (; next < open.size() && wave.size() < wave_size; ++next) {
       const Open& o = open[next];
-      if (prune && (o.bound.memory > model.capacity || frontier.dominates(o.candidate.gpus(), o.bound.time)))
-        ++found.pruned;
-      else
+      const bool large = o.bound.memory > model.capacity;
+      if (!prune || (!large && !frontier.dominates(o.candidate.gpus(), o.bound.time))) {
         wave.push_back(&o);
+        continue;
+      }
+      ++found.pruned;
+      if (large) keep_leanest(found.excluded, o);
     }
     std::vector<std::optional<SimulationResult>> results(wave.size());
     parallel_for(wave.size(), available_cores(), [&](std::size_t i) { results[i] = model.evaluate(wave[i]->candidate); });
@@ -81,6 +93,7 @@ SearchResult search(std::vector<Candidate> candidates, const SearchModel& model,
       frontier.add(evaluated.gpus(), evaluated.time());
       found.fitting.push_back(std::move(evaluated));
     }
+    if (model.advanced) model.advanced(next - settled);
   }
   return found;
 }

@@ -19,9 +19,16 @@ struct Evaluated {
   [[nodiscard]] double gpu_seconds() const { return time().base() * static_cast<double>(gpus()); }
 };
 
+/// A candidate that a bound excludes: it holds at least `memory`.
+struct Excluded {
+  Candidate candidate;
+  Bytes memory;
+};
+
 struct SearchResult {
   std::vector<Evaluated> fitting;    ///< in the order of the search
   std::vector<Evaluated> too_large;  ///< ran, did not fit: the one with the least memory for each number of GPUs
+  std::vector<Excluded> excluded;    ///< by their memory bound: the one with the lowest for each number of GPUs
   std::int64_t evaluated = 0, pruned = 0, refused = 0;
 };
 
@@ -30,6 +37,7 @@ struct SearchModel {
   std::function<LowerBound(const Candidate&)> bound;
   std::function<std::optional<SimulationResult>(const Candidate&)> evaluate;  ///< called from several threads
   Bytes capacity;
+  std::function<void(std::size_t)> advanced{};  ///< told how many more candidates are settled; may be empty
 };
 
 /// Leaves out a candidate only if (a) its memory bound exceeds the capacity, or (b) one that fits on no more GPUs is known to be at least

@@ -24,6 +24,16 @@ std::vector<std::string> choose_strategy(const Scenario& base, const std::string
   return {fmt::format("strategy={{name: {}, semantics: {}}}", strategy, semantics)};
 }
 
+namespace {
+
+std::string trimmed(std::string word) {
+  word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
+  word.erase(word.find_last_not_of(' ') + 1);
+  return word;
+}
+
+}  // namespace
+
 std::vector<std::string> strategy_list(const std::string& text) {
   std::vector<std::string> known;
   for (const StrategyInfo& info : strategies()) known.push_back(info.name);
@@ -31,7 +41,7 @@ std::vector<std::string> strategy_list(const std::string& text) {
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    std::string name = text.substr(begin, end - begin);
+    std::string name = trimmed(text.substr(begin, end - begin));
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string message = fmt::format("unknown strategy '{}'", name);
       for (const std::string& note : notes_for_unknown(name, known)) message += "\n  = " + note;

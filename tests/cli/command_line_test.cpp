@@ -63,6 +63,35 @@ class CommandLine : public testing::Test {
   fs::path folder = fs::temp_directory_path() / ("shardsim-cli-" + std::to_string(getpid()));
 };
 
+TEST_F(CommandLine, ImportsNameAClusterThatTheScenarioFinds) {
+  const std::string config = file("ds.json", "{\"zero_optimization\": {\"stage\": 1}}");
+  const std::string mine = file("mine.yaml", content(SHARDSIM_SOURCE_DIR "/scenarios/clusters/h100-sxm.yaml"));
+  fs::create_directories(folder / "sub");
+  const std::string scenario_file = (folder / "sub" / "s.yaml").string();
+  const auto import = [&](const std::string& cluster) {
+    return run({"import", "deepspeed", config, "--model", "gpt2", "--cluster", cluster, "-o", scenario_file});
+  };
+  EXPECT_EQ(import(mine).code, ExitCode::done);
+  EXPECT_THAT(content(scenario_file), HasSubstr("profile: ../mine.yaml"));
+  EXPECT_EQ(run({"simulate", scenario_file}).code, ExitCode::done);
+  EXPECT_EQ(import("clusters/a100-sxm-80.yaml").code, ExitCode::done);
+  EXPECT_THAT(content(scenario_file), HasSubstr("profile: clusters/a100-sxm-80.yaml"));
+  const Ran wrong = import("clusters/v100.yaml");
+  EXPECT_EQ(wrong.code, ExitCode::bad_input);
+  EXPECT_THAT(wrong.err, HasSubstr("--cluster: 'clusters/v100.yaml' is neither a file nor a shipped profile"));
+}
+
+TEST_F(CommandLine, PlanTellsMistakesByTheNameOfTheFlag) {
+  const std::string path = file("s.yaml", scenario);
+  const std::vector<std::pair<std::string, std::string>> wrong{{"--nodes", "0"},  {"--nodes", "1,,2"}, {"--nodes", "two"}, {"--tokens", "300B"},
+                                                               {"--price", "-3"}, {"--global-batch", "0"}, {"--days", "0"}};
+  for (const auto& [flag, value] : wrong) {
+    const Ran ran = run({"plan", path, flag, value});
+    EXPECT_EQ(ran.code, ExitCode::bad_input) << flag << " " << value;
+    EXPECT_THAT(ran.err, HasSubstr("error: " + flag)) << value;
+  }
+}
+
 TEST_F(CommandLine, SimulatesInEveryForm) {
   const std::string path = file("s.yaml", scenario);
   const Ran table = run({"simulate", path});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/comparison.hpp"
+#include "cli/comparison_report.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 
@@ -60,7 +61,26 @@ TEST(Compare, CrossoversAreWhereTheOrderChanges) {
                              [](const Crossover& a, const Crossover& b) { return a.micro_batch < b.micro_batch; }));
 }
 
+// One line says which to take: the first in the order that fits, and what would be faster if it did.
+TEST(Compare, TheVerdictIsTheFastestThatFits) {
+  Comparison comparison = compare_strategies(slow_network(), {"naive_dp", "ddp", "fsdp1", "fsdp2"}, 1);
+  const auto one_line = [&] {
+    std::string text = comparison_table(comparison);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+  };
+  const auto& name = [&](std::size_t i) -> const std::string& { return comparison.results[i].schedule->strategy; };
+  EXPECT_NE(one_line().find("Fastest that fits: " + name(0) + ", "), std::string::npos) << one_line();
+  EXPECT_NE(one_line().find("; the next, " + name(1) + ", is "), std::string::npos) << one_line();
+  comparison.results[0].memory.fits = false;
+  EXPECT_NE(one_line().find("Fastest that fits: " + name(1) + ", "), std::string::npos) << one_line();
+  EXPECT_NE(one_line().find(name(0) + " would be faster but needs "), std::string::npos) << one_line();
+  for (SimulationResult& result : comparison.results) result.memory.fits = false;
+  EXPECT_NE(one_line().find("None fits: the leanest, "), std::string::npos) << one_line();
+}
+
 TEST(Compare, NamesOfStrategiesAreChecked) {
+  EXPECT_EQ(strategy_list("ddp, fsdp2 "), (std::vector<std::string>{"ddp", "fsdp2"}));
   EXPECT_EQ(strategy_list("ddp,fsdp2,ddp"), (std::vector<std::string>{"ddp", "fsdp2"}));
   EXPECT_GE(strategy_list("all").size(), 7U);
   EXPECT_THROW((void)strategy_list("ddp,fsdp3"), InputError);

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/planner_report.hpp"
+#include "cli/planner_words.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
+#include "sim/core/units_text.hpp"
 
 namespace shardsim {
 namespace {
@@ -137,6 +142,135 @@ TEST(PlanAnswers, NothingFitsIsAnAnswer) {
   EXPECT_GE(plan.answers.size(), 3U);
 }
 
+// Nine sequences go to one GPU, and not to 2, 4 or 16 (the node counts that are asked for).
+TEST(PlanAnswers, NumbersOfGpusThatDoNotDivideTheBatchAreNamed) {
+  const Scenario some = small("plan: {global_batch: 9}\n", "80 GiB");
+  EXPECT_EQ(left_out(some, value_or_throw(read_plan(some))), std::vector<std::string>{"9 sequences do not divide among 2, 4, 8 GPUs"});
+  const Plan none = make_plan(small("plan: {global_batch: 9, nodes: [1, 4]}\n", "80 GiB"));
+  EXPECT_FALSE(none.time.has_value());
+  EXPECT_EQ(none.answers[1].answer, "the plan has nothing to choose from");
+  EXPECT_EQ(none.answers[1].why, "9 sequences do not divide among 4, 16 GPUs");
+  const Scenario listed = small("plan: {global_batch: 16, nodes: [1], micro_batch_sizes: [3]}\n", "80 GiB");
+  EXPECT_EQ(left_out(listed, value_or_throw(read_plan(listed))),
+            std::vector<std::string>{"none of plan.micro_batch_sizes divides a GPU's share of 16 sequences on 4 GPUs"});
+}
+
+// What is said to do does, and a node less does not.
+TEST(PlanAnswers, WhereNothingFitsTheNumberThatWouldIsNamed) {
+  const Scenario base = small("plan: {nodes: [1], strategies: [fsdp2], activation_checkpointing: [full], hybrid: false, global_batch: 4}\n", "1.58 GiB");
+  const Plan plan = make_plan(base);
+  ASSERT_FALSE(plan.time.has_value());
+  ASSERT_TRUE(plan.gpus_beyond.has_value());
+  const auto fits = [&](std::int64_t nodes) {
+    for (const std::string keep : {"true", "false"}) {
+      const auto job = vary(base, {"cluster.nodes=" + std::to_string(nodes), "training.micro_batch_size=1", "training.gradient_accumulation_steps=1",
+                                   "training.activation_checkpointing=full", "strategy.reshard_after_forward=" + keep});
+      if (job && simulate_scenario(*job).memory.fits) return true;
+    }
+    return false;
+  };
+  EXPECT_EQ(*plan.gpus_beyond % 4, 0);
+  EXPECT_TRUE(fits(*plan.gpus_beyond / 4));
+  EXPECT_FALSE(fits(*plan.gpus_beyond / 4 - 1));
+  EXPECT_NE(plan.answers[1].answer.find(gpus_text(*plan.gpus_beyond) + " would do"), std::string::npos) << plan.answers[1].answer;
+  EXPECT_NE(plan.answers[1].why.find("on 4 GPUs the leanest way"), std::string::npos) << plan.answers[1].why;
+}
+
+// The bandwidth that is named leaves at most 1 % of the step exposed; five percent less does not.
+TEST(PlanAnswers, TheBandwidthThatIsNamedHidesTheCommunication) {
+  const Scenario job = value_or_throw(vary(small("", "80 GiB"), {"cluster.nic_bandwidth=10 Gbit/s", "training.micro_batch_size=32", "training.gradient_accumulation_steps=1"}));
+  const std::string text = bandwidth_to_hide(job);
+  const std::size_t at = text.find("would need ");
+  ASSERT_NE(at, std::string::npos) << text;
+  const double needed = std::stod(text.substr(at + 11));
+  const auto exposed = [&](double gigabits) {
+    const StepTime step = simulate_scenario(value_or_throw(vary(job, {fmt::format("cluster.nic_bandwidth={} Gbit/s", gigabits)}))).step;
+    return step.exposed_communication / step.time;
+  };
+  EXPECT_LE(exposed(needed), 0.01);
+  EXPECT_GT(exposed(needed * 0.94), 0.01);
+  EXPECT_GT(exposed(10), 0.1);
+}
+
+TEST(PlanAnswers, SlowLinksInsideANodeAreABottleneckToo) {
+  const Scenario job = value_or_throw(vary(small("", "80 GiB"), {"cluster.nodes=1", "cluster.ring_bandwidth=2 GB/s", "training.gradient_accumulation_steps=1"}));
+  const Answer network = network_answer(job), mover = mover_answer(job);
+  EXPECT_EQ(network.answer, "yes, inside the node");
+  EXPECT_NE(network.why.find("with the ring inside the node twice as fast "), std::string::npos) << network.why;
+  EXPECT_TRUE(mover.answer.starts_with("links inside the node twice as fast: -")) << mover.answer;
+}
+
+// Keeping the activations of 8 sequences shortens the step, but on a GPU that is full with recomputation they do not fit.
+TEST(PlanAnswers, WhatDoesNotFitMovesNothing) {
+  const Scenario roomy = value_or_throw(vary(small("", "80 GiB"), {"cluster.nodes=1", "training.micro_batch_size=8", "training.gradient_accumulation_steps=1",
+                                                                   "training.activation_checkpointing=full", "cluster.memory_bandwidth=1000 TB/s"}));
+  EXPECT_TRUE(mover_answer(roomy).answer.starts_with("no activation checkpointing: -")) << mover_answer(roomy).why;
+  EXPECT_EQ(mover_answer(roomy).why.find(", but "), std::string::npos) << mover_answer(roomy).why;
+  const double need = static_cast<double>(simulate_scenario(roomy).memory.device_peak.value());
+  const Scenario tight = value_or_throw(vary(roomy, {fmt::format("cluster.capacity={:.0f} B", need * 1.02)}));
+  ASSERT_TRUE(simulate_scenario(tight).memory.fits);
+  const Answer mover = mover_answer(tight);
+  EXPECT_EQ(mover.answer.find("no activation checkpointing"), std::string::npos) << mover.answer;
+  EXPECT_NE(mover.why.find(", but "), std::string::npos) << mover.why;
+}
+
+TEST(PlanAnswers, MoneyComesFirstWhereMoneyIsAsked) {
+  const Plan plan = make_plan(small("plan: {nodes: [1], strategies: [fsdp2], tokens: 2e9, price_per_gpu_hour: 2}\n"));
+  const auto cost = std::find_if(plan.answers.begin(), plan.answers.end(), [](const Answer& a) { return a.question.starts_with("How much"); });
+  ASSERT_NE(cost, plan.answers.end());
+  EXPECT_TRUE(cost->answer.starts_with("$" + whole_text(*plan.cost->economics.cost) + ": " + whole_text(plan.cost->economics.gpu_hours) + " GPU-hours, "))
+      << cost->answer;
+  EXPECT_TRUE(cost->why.starts_with("a GPU-hour costs $2.00; 2 billion tokens in ")) << cost->why;
+}
+
+// The fewest GPUs that end in time: on one fewer of the front it takes longer.
+TEST(PlanAnswers, ADeadlineTakesTheFewestGpusThatMeetIt) {
+  const std::string block = "plan: {nodes: [1, 2, 4], strategies: [fsdp2], tokens: 2e9, days: ";
+  const Plan free = make_plan(small("plan: {nodes: [1, 2, 4], strategies: [fsdp2], tokens: 2e9}\n"));
+  ASSERT_GE(free.pareto.size(), 2U);
+  const Seconds last = free.pareto.back().economics.wall, before = free.pareto[free.pareto.size() - 2].economics.wall;
+  const double days = (last.base() + before.base()) / 2 / 86400;
+  const Plan plan = make_plan(small(block + fmt::format("{}", days) + "}\n"));
+  ASSERT_TRUE(plan.deadline.has_value());
+  EXPECT_EQ(plan.deadline->evaluated.gpus(), free.pareto.back().evaluated.gpus());
+  const auto said = std::find_if(plan.answers.begin(), plan.answers.end(), [](const Answer& a) { return a.question.starts_with("How many GPUs end"); });
+  ASSERT_NE(said, plan.answers.end());
+  EXPECT_TRUE(said->answer.starts_with(grouped(plan.deadline->evaluated.gpus()) + ": ")) << said->answer;
+  EXPECT_FALSE(make_plan(small(block + "1e-6}\n")).deadline.has_value());
+}
+
+TEST(PlanAnswers, FailuresThatLeaveNoTimeAreSaid) {
+  const Plan plan = make_plan(small("plan: {nodes: [2], strategies: [fsdp2], node_mtbf: 1 min}\n"));
+  ASSERT_TRUE(plan.time.has_value());
+  EXPECT_TRUE(plan.time->economics.hopeless());
+  EXPECT_TRUE(plan_json(plan).find("best.time.days")->is_null());
+  EXPECT_NE(plan_table(plan).find("for ever"), std::string::npos);
+}
+
+TEST(PlanWords, AreThoseOfAPlanner) {
+  EXPECT_EQ(tokens_text(300e9), "300 billion tokens");
+  EXPECT_EQ(tokens_text(1e12), "1 trillion tokens");
+  EXPECT_EQ(tokens_text(1.56052e11), "156 billion tokens");
+  EXPECT_EQ(tokens_text(2.488e9), "2.49 billion tokens");
+  EXPECT_EQ(tokens_text(1e18), "1,000,000 trillion tokens");
+  EXPECT_EQ(tokens_text(999), "999 tokens");
+  EXPECT_EQ(gpus_text(1), "1 GPU");
+  EXPECT_EQ(gpus_text(1024), "1,024 GPUs");
+  EXPECT_EQ(percent_text(0.046), "4.6 %");
+  EXPECT_EQ(percent_text(0.46), "46 %");
+  EXPECT_EQ(wall_text(Seconds{3600.0 * 3}), "3.00 h");
+  EXPECT_EQ(wall_text(Seconds{86400 * 31.84}), "31.8 days");
+  EXPECT_EQ(wall_text(Seconds{86400 * 20721.9}), "20,722 days (56.7 years)");
+  EXPECT_EQ(days_text(Seconds{360}), "0.0042");
+  EXPECT_EQ(days_text(Seconds{86400 * 3.8}), "3.80");
+}
+
+// A low-rank adapter of rank 8 on q_proj and v_proj trains 4 x 8 x (512 + 512 + 512 + 256) = 57,344 parameters.
+TEST(PlanRequest, FrozenParametersNeedNoTokens) {
+  const Scenario base = value_or_throw(vary(small(), {"model.trainable={lora: {rank: 8, targets: [q_proj, v_proj]}}"}));
+  EXPECT_EQ(value_or_throw(read_plan(base)).tokens, 20 * 57344.0);
+}
+
 TEST(PlanRequest, MistakesAreToldWhereTheyStand) {
   const auto problem = [](const std::string& block) {
     const auto request = read_plan(small("plan: " + block + "\n"));
@@ -146,6 +280,13 @@ TEST(PlanRequest, MistakesAreToldWhereTheyStand) {
   EXPECT_NE(problem("{strategies: [fsdp9]}").find("fsdp9"), std::string::npos);
   EXPECT_NE(problem("{nodes: []}").find("at least one"), std::string::npos);
   EXPECT_NE(problem("{global_batch: 0}").find("plan.yaml"), std::string::npos);
+  EXPECT_NE(problem("{activation_checkpointing: [full, fulll]}").find("plan.yaml:5:41"), std::string::npos) << problem("{activation_checkpointing: [full, fulll]}");
+  EXPECT_EQ(problem("{activation_checkpointing: [full, {every: 2}]}"), "accepted");
+  EXPECT_NE(problem("{node_mtbf: 0 s}").find("node_mtbf must be more than 0"), std::string::npos);
+  EXPECT_NE(problem("{checkpoint_bandwidth: 0 B/s}").find("must be more than 0"), std::string::npos);
+  EXPECT_NE(problem("{checkpoint_interval: 0 s}").find("must be more than 0"), std::string::npos);
+  EXPECT_EQ(problem("{restart: 0 s}"), "accepted");
+  EXPECT_NE(problem("{nodes: [4, 8388608]}").find("plan.yaml:5:19: error: 8,388,608 nodes of 4 GPUs are more than 16,777,216 GPUs"), std::string::npos);
 }
 
 // Rings leave NVLink at the second node; a slow network makes that the cliff.
@@ -158,6 +299,26 @@ TEST(PlanScaling, TheCliffStandsAtTheNodeBoundary) {
   EXPECT_EQ(scaling.points[*scaling.cliff].gpus, 16);
   EXPECT_NE(scaling.why.find("node boundary"), std::string::npos);
   EXPECT_LT(scaling.points.back().efficiency, 0.9);
+  EXPECT_NE(scaling.why.find("exposed communication by "), std::string::npos) << scaling.why;  // it grew the most
+  EXPECT_TRUE(scaling.to_hide.starts_with("on 32 GPUs ")) << scaling.to_hide;
+}
+
+// On one GPU and on two the states are too much: their speed is no measure for those on which the job runs.
+TEST(PlanScaling, EfficiencyIsAgainstTheFirstThatFits) {
+  const Scaling scaling = scaling_study(value_or_throw(vary(small("", "1.8 GiB"), {"training.micro_batch_size=1"})), 1, 8);
+  ASSERT_EQ(scaling.points.size(), 4U);
+  ASSERT_FALSE(scaling.points.front().result.memory.fits);
+  const auto first = std::find_if(scaling.points.begin(), scaling.points.end(), [](const ScalingPoint& p) { return p.result.memory.fits; });
+  ASSERT_NE(first, scaling.points.end());
+  EXPECT_EQ(first->efficiency, 1);
+  EXPECT_DOUBLE_EQ(scaling.points.back().efficiency,
+                   scaling.points.back().result.step.tokens_per_second_per_gpu / first->result.step.tokens_per_second_per_gpu);
+}
+
+TEST(PlanScaling, WhatIsNoWholeNumberOfNodesIsSaid) {
+  const Scenario base = small("", "80 GiB");
+  EXPECT_EQ(scaling_study(base, 1, 10).left_out, std::vector<std::string>{"10 GPUs: not a whole number of nodes of 4 GPUs"});
+  EXPECT_THROW((void)scaling_study(base, 5, 7), InputError);
 }
 
 }  // namespace
