@@ -135,7 +135,7 @@ Answer largest(const Scenario& base, const Plan& plan) {
   const std::int64_t next = *plan.largest_micro_batch + 1;
   const auto beyond = what_if(base, {fmt::format("training.micro_batch_size={}", next)});
   return {question,
-          fmt::format("{} sequences ({} tokens) a rank", grouped(*plan.largest_micro_batch),
+          fmt::format("{} {} ({} tokens) a rank", grouped(*plan.largest_micro_batch), *plan.largest_micro_batch == 1 ? "sequence" : "sequences",
                       grouped(*plan.largest_micro_batch * base.training.sequence_length)),
           beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak),
                                to_text(beyond->memory.capacity), largest_term(beyond->memory))

@@ -121,6 +121,8 @@ TEST(PlanAnswers, TheLargestMicroBatchIsTheLastThatFits) {
   EXPECT_TRUE(fits(*largest));
   EXPECT_FALSE(fits(*largest + 1));
   EXPECT_FALSE(largest_micro_batch(small("", "1 GiB")).has_value());
+  const Plan plan = make_plan(small("plan: {nodes: [1], strategies: [fsdp2]}\n"));
+  EXPECT_TRUE(plan.answers[2].answer.starts_with(grouped(*largest) + " sequences (" + grouped(*largest * 1024) + " tokens)")) << plan.answers[2].answer;
 }
 
 TEST(PlanAnswers, EveryAnswerHasAReason) {
