@@ -12,8 +12,8 @@
 namespace shardsim {
 namespace {
 
-constexpr double huber_limit = 0.1;
-constexpr std::size_t most_points = 400;  // the fit has three parameters: more points cost time and change nothing
+constexpr double gemm_huber_limit = 0.1;
+constexpr std::size_t most_gemm_points = 400;  // the fit has three parameters: more points cost time and change nothing
 
 using Parameters = Eigen::Vector3d;  // logs of launch, efficiency, memory efficiency
 
@@ -39,7 +39,7 @@ class Problem3 {
 
   static double cost(const Eigen::VectorXd& r) {
     double sum = 0;
-    for (const double x : r) sum += std::abs(x) <= huber_limit ? x * x : huber_limit * (2 * std::abs(x) - huber_limit);
+    for (const double x : r) sum += std::abs(x) <= gemm_huber_limit ? x * x : gemm_huber_limit * (2 * std::abs(x) - gemm_huber_limit);
     return sum;
   }
 
@@ -54,7 +54,7 @@ class Problem3 {
         shifted[j] += 1e-4;
         slopes.col(j) = (residuals(shifted) - r) / 1e-4;
       }
-      const Eigen::VectorXd weights = r.unaryExpr([](double x) { return std::min(1.0, huber_limit / std::max(std::abs(x), 1e-12)); });
+      const Eigen::VectorXd weights = r.unaryExpr([](double x) { return std::min(1.0, gemm_huber_limit / std::max(std::abs(x), 1e-12)); });
       Eigen::Matrix3d hessian = slopes.transpose() * weights.asDiagonal() * slopes;
       const Parameters gradient = slopes.transpose() * weights.asDiagonal() * r;
       hessian.diagonal() *= 1 + damping;
@@ -89,7 +89,7 @@ std::array<double, 3> place_of(const GemmModel::Point& p) {
 }  // namespace
 
 GemmModel fit_gemm(const Gpu& gpu, const GemmPoints& points, DType dtype) {
-  const GemmPoints used = spread_out(points, most_points);
+  const GemmPoints used = spread_out(points, most_gemm_points);
   GemmModel best = gpu.gemm;
   best.table.clear();
   double best_cost = std::numeric_limits<double>::max();

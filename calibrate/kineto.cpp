@@ -69,9 +69,9 @@ Bytes input_bytes(const Json& args) {
 
 struct Annotation { std::optional<Collective> collective; Bytes input; };
 
-class Reader {
+class KinetoReader {
  public:
-  Reader(std::shared_ptr<const Source> source, std::int64_t ranks_per_node) : source_(std::move(source)), ranks_per_node_(ranks_per_node) {}
+  KinetoReader(std::shared_ptr<const Source> source, std::int64_t ranks_per_node) : source_(std::move(source)), ranks_per_node_(ranks_per_node) {}
 
   Result<KinetoTrace> read() {
     const Json root = Json::parse(source_->text, nullptr, false);
@@ -191,7 +191,7 @@ class Reader {
 }  // namespace
 
 Result<KinetoTrace> read_kineto(const Source& source, std::int64_t ranks_per_node) {
-  return Reader(std::make_shared<const Source>(source), ranks_per_node).read();
+  return KinetoReader(std::make_shared<const Source>(source), ranks_per_node).read();
 }
 
 CollectiveSamples samples_of(const KinetoTrace& trace, const std::string& source) {

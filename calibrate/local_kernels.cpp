@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-Seconds since(Clock::time_point begin) { return Seconds{std::chrono::duration<double>(Clock::now() - begin).count()}; }
+Seconds time_since(Clock::time_point begin) { return Seconds{std::chrono::duration<double>(Clock::now() - begin).count()}; }
 
 /// The best time of `work`, repeated for `budget` but at least twice (the first run warms up).
 template <class Work>
@@ -24,8 +24,8 @@ Seconds best_time(Seconds budget, const Work& work) {
   do {
     const auto start = Clock::now();
     work();
-    best = std::min(best, since(start));
-  } while (since(begin) < budget);
+    best = std::min(best, time_since(start));
+  } while (time_since(begin) < budget);
   return best;
 }
 

@@ -14,7 +14,7 @@
 namespace shardsim {
 namespace {
 
-constexpr std::array kinds{Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast};
+constexpr std::array round_kinds{Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast};
 
 int index_of(Collective kind) { return static_cast<int>(std::find(all_collectives.begin(), all_collectives.end(), kind) - all_collectives.begin()); }
 
@@ -81,7 +81,7 @@ void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclR
   for (int round = 0; round <= plan.rounds; ++round)
     for (const Bytes asked : sizes) {
       progress(done++ / all, fmt::format("{} ranks, {}, round {} of {}", run.ranks, to_text(asked), round, plan.rounds));
-      for (const Collective kind : kinds) {
+      for (const Collective kind : round_kinds) {
         const Bytes size = even_size(kind, asked, run.ranks);
         if (size == Bytes{}) continue;
         const std::string what = fmt::format("collective {} {} {} {} {}", name_of(kind), run.ranks, run.nodes, size.value(), round);

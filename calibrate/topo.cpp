@@ -45,9 +45,9 @@ bool is_connection(const std::string& word) {
   return word.starts_with("NV") || std::ranges::find(others, word) != others.end();
 }
 
-class Reader {
+class TopologyReader {
  public:
-  explicit Reader(const Source& source) : source_(std::make_shared<const Source>(source)) {}
+  explicit TopologyReader(const Source& source) : source_(std::make_shared<const Source>(source)) {}
 
   Result<NodeTopology> read() {
     std::istringstream in(source_->text);
@@ -126,7 +126,7 @@ int NodeTopology::fewest_nvlinks() const {
   return fewest == std::numeric_limits<int>::max() ? 0 : fewest;
 }
 
-Result<NodeTopology> read_topology(const Source& source) { return Reader(source).read(); }
+Result<NodeTopology> read_topology(const Source& source) { return TopologyReader(source).read(); }
 
 Profile with_topology(Profile base, const NodeTopology& topology, const std::string& source) {
   base.node.gpus = static_cast<std::int32_t>(topology.gpus.size());

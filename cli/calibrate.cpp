@@ -177,7 +177,7 @@ ExitCode import_products(const Arguments& arguments) {
   return write_part(arguments, std::move(profile));
 }
 
-ExitCode run_import(const Arguments& arguments) {
+ExitCode run_import_logs(const Arguments& arguments) {
   const std::string format = arguments.text("FORMAT");
   if (format == "kineto") return import_kineto(arguments);
   if (format == "topo") return import_topology(arguments);
@@ -244,7 +244,7 @@ Command import_logs_command() {
                         {.name = "--nodes", .value = "N", .help = "where the log does not say it (default: eight ranks on each)"},
                         {.name = "--rows", .value = "M", .help = "products: least m that counts", .fallback = "1024"},
                         {.name = "--keep", .value = "N", .help = "products: measured shapes to keep for residuals", .fallback = "0"}},
-          .run = run_import};
+          .run = run_import_logs};
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ void print(const Arguments& arguments, const Findings& findings) {
   else write_output("-", (findings.changes.empty() ? "" : "Baselines rewritten\n" + findings.changes + "\n") + check_table(findings.cases));
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_check(const Arguments& arguments) {
   std::optional<Output> junit;
   if (arguments.given("--junit")) junit.emplace(arguments.text("--junit"));
   Findings findings;
@@ -132,7 +132,7 @@ Command check_command() {
                         {.name = "--junit", .value = "FILE", .help = "write the outcome as JUnit XML"},
                         {.name = "--update", .help = "rewrite the baselines in the scenario files, showing the change"},
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"}},
-          .run = run};
+          .run = run_check};
 }
 
 }  // namespace shardsim

@@ -13,7 +13,7 @@
 namespace shardsim {
 namespace {
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_compare(const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
   HtmlFile html(arguments);
   const Comparison comparison = compare_strategies(base, strategy_list(arguments.text("--strategies", "all")));
@@ -44,7 +44,7 @@ Command compare_command() {
            {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
            html_argument(),
            {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
-      .run = run};
+      .run = run_compare};
 }
 
 }  // namespace shardsim

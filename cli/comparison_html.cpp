@@ -14,8 +14,6 @@ namespace {
 
 using Results = std::vector<SimulationResult>;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 /// Bars from left to right, one for each strategy.
 HtmlChart bars(const Results& results, HtmlAxis axis, std::string description) {
   HtmlChart chart{.kind = HtmlChart::Kind::bar,
@@ -45,8 +43,8 @@ HtmlSection time_section(const Results& results) {
       chart.series[i].data.add(Json(parts[i].time.base()));
       row.push_back(to_text(parts[i].time));
     }
-    row.insert(row.end(), {percent(r.step.exposed_communication / r.step.time),
-                           grouped(static_cast<std::int64_t>(r.step.tokens_per_second_per_gpu)), percent(r.step.mfu), r.step.bound_by});
+    row.insert(row.end(), {percentage(r.step.exposed_communication / r.step.time),
+                           grouped(static_cast<std::int64_t>(r.step.tokens_per_second_per_gpu)), percentage(r.step.mfu), r.step.bound_by});
     grid.rows.push_back(std::move(row));
   }
   return {.title = "Step time", .text = "Fastest first.", .chart = std::move(chart), .tables = {std::move(grid)}};

@@ -91,7 +91,7 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
 }
 
 /// Of the ranks that a launcher has started, one tells what is wrong with the input.
-ExitCode run(const Arguments& arguments) {
+ExitCode run_execute(const Arguments& arguments) {
   const std::string backend = arguments.text("--backend", "local"), transport = arguments.text("--transport", "auto");
   const std::unique_ptr<execute::Platform> platform = execute::open_platform(backend, transport);
   try {
@@ -124,7 +124,7 @@ Command execute_command() {
                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
                         html_argument(),
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
-          .run = run};
+          .run = run_execute};
 }
 
 }  // namespace shardsim

@@ -17,7 +17,7 @@ constexpr const char* measured_color = "#0072B2";
 
 std::string name_of_run(const Execution& e) { return e.result.strategy + (e.result.semantics == "textbook" ? " (textbook)" : ""); }
 
-std::int64_t total(const std::vector<Bytes>& values) {
+std::int64_t total_bytes(const std::vector<Bytes>& values) {
   Bytes sum;
   for (const Bytes b : values) sum += b;
   return sum.value();
@@ -99,8 +99,8 @@ HtmlSection every_rank(const Executions& runs) {
 HtmlSection sent_section(const Executions& runs) {
   HtmlChart chart = pairs(
       runs, {.label = "sent by all ranks in all steps", .unit = HtmlAxis::Unit::traffic},
-      "Bytes sent by all ranks, predicted and measured, by strategy.", [](const Execution& e) { return total(e.result.sent.predicted); },
-      [](const Execution& e) { return total(e.result.sent.measured); });
+      "Bytes sent by all ranks, predicted and measured, by strategy.", [](const Execution& e) { return total_bytes(e.result.sent.predicted); },
+      [](const Execution& e) { return total_bytes(e.result.sent.measured); });
   return {.title = "Bytes sent",
           .text = "Counted by " + runs.front().result.counted_by + ".",
           .chart = std::move(chart),

@@ -186,7 +186,7 @@ std::string estimator_text(const Arguments& arguments) {
                        "elements), buckets of reduction and prefetch, the CUDA context and NCCL, and blocks that the caching allocator keeps.", 0, 0) + "\n";
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_formula(const Arguments& arguments) {
   if (arguments.given("--estimator")) {
     write_output("-", estimator_text(arguments));
     return ExitCode::done;
@@ -202,7 +202,7 @@ ExitCode run(const Arguments& arguments) {
   return ExitCode::done;
 }
 
-std::vector<std::string> strategy_names() {
+std::vector<std::string> derivable_strategies() {
   std::vector<std::string> names;
   for (const StrategyInfo& info : strategies()) names.push_back(info.name);
   return names;
@@ -215,14 +215,14 @@ Command formula_command() {
           .summary = "derive what the papers count, with the numbers put in",
           .details = "Without a strategy: the ZeRO paper's table of states for a number of parameters and ranks, in mixed precision with Adam.",
           .arguments = {{.name = "SCENARIO", .help = "take model, ranks, precision and strategy from a scenario"},
-                        {.name = "--strategy", .value = "NAME", .help = "derive one strategy", .words = strategy_names()},
+                        {.name = "--strategy", .value = "NAME", .help = "derive one strategy", .words = derivable_strategies()},
                         {.name = "--parameters", .value = "P", .help = "number of parameters", .fallback = "7.5e9"},
                         {.name = "--model", .value = "PRESET", .help = "take the parameters of a preset (see 'list models')"},
                         {.name = "--ranks", .value = "N", .help = "world size", .fallback = "64"},
                         {.name = "--estimator", .value = "NAME", .help = "print what another tool's estimator says", .words = {"deepspeed"}},
                         {.name = "--largest-layer", .value = "L", .help = "parameters of the largest layer, for the estimator (default: the model's)"},
                         {.name = "--gpus-per-node", .value = "G", .help = "for the estimator", .fallback = "8"}},
-          .run = run};
+          .run = run_formula};
 }
 
 }  // namespace shardsim

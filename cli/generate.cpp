@@ -6,7 +6,7 @@
 namespace shardsim {
 namespace {
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_generate(const Arguments& arguments) {
   const std::string what = arguments.text("WHAT");
   write_output("-", what == "man" ? man_page(program()) : what == "bash" ? bash_completion(program()) : what == "zsh" ? zsh_completion(program()) : fish_completion(program()));
   return ExitCode::done;
@@ -19,7 +19,7 @@ Command generate_command() {
           .summary = "print the man page or the completion of a shell",
           .details = "For packagers; the installation has them in place.",
           .arguments = {{.name = "WHAT", .help = "what to print", .required = true, .words = {"man", "bash", "zsh", "fish"}}},
-          .run = run};
+          .run = run_generate};
 }
 
 }  // namespace shardsim

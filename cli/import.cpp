@@ -30,7 +30,7 @@ std::string profile_path(const std::string& given, const std::string& folder) {
   throw InputError(fmt::format("--cluster: '{}' is neither a file nor a shipped profile ('shardsim list clusters' names those)", given));
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_import(const Arguments& arguments) {
   const std::string output = arguments.text("--output");
   ImportOptions options;
   options.model = arguments.text("--model");
@@ -68,7 +68,7 @@ Command import_command() {
                      .fallback = "clusters/h100-sxm.yaml"},
                     {.name = "--nodes", .value = "N", .help = "nodes, where the file does not say"},
                     {.name = "--gpus-per-node", .value = "N", .help = "GPUs of each node, where the file does not say"}},
-      .run = run};
+      .run = run_import};
 }
 
 }  // namespace shardsim

@@ -65,7 +65,7 @@ std::string clusters_text() {
   return grid.text() + "\n" + wrapped("Ring: bus bandwidth inside a node. Network: of all NICs of a node, one direction.", 0, 0) + "\n";
 }
 
-std::string gpus_text() {
+std::string gpu_names_text() {
   TextGrid grid{.header = {"GPU", "Memory", "HBM", "bf16, dense", "Profile"}, .right = {false, true, true, true, false}, .rows = {}};
   for (const Profile& p : shipped_profiles()) {
     const auto peak = p.gpu.peak.find(DType::bf16);
@@ -89,19 +89,19 @@ std::string optimizers_text() {
   return grid.text() + "\n" + wrapped("A master copy of the parameters comes on top where the precision asks for one.", 0, 0) + "\n";
 }
 
-struct Subject {
+struct ListSubject {
   const char* name;
   std::string (*text)();
 };
-constexpr std::array<Subject, 5> subjects{{{"models", models_text},
+constexpr std::array<ListSubject, 5> subjects{{{"models", models_text},
                                            {"strategies", strategies_text},
                                            {"clusters", clusters_text},
                                            {"optimizers", optimizers_text},
-                                           {"gpus", gpus_text}}};
+                                           {"gpus", gpu_names_text}}};
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_list(const Arguments& arguments) {
   const std::string wanted = arguments.text("WHAT");
-  for (const Subject& subject : subjects)
+  for (const ListSubject& subject : subjects)
     if (wanted == subject.name) write_output("-", subject.text());
   return ExitCode::done;
 }
@@ -110,11 +110,11 @@ ExitCode run(const Arguments& arguments) {
 
 Command list_command() {
   std::vector<std::string> words;
-  for (const Subject& subject : subjects) words.emplace_back(subject.name);
+  for (const ListSubject& subject : subjects) words.emplace_back(subject.name);
   return {.name = "list",
           .summary = "print what scenarios can name",
           .arguments = {{.name = "WHAT", .help = "what to list", .required = true, .words = std::move(words)}},
-          .run = run};
+          .run = run_list};
 }
 
 }  // namespace shardsim

@@ -9,14 +9,13 @@
 #include "cli/html_file.hpp"
 #include "cli/parallel.hpp"
 #include "cli/planner_report.hpp"
+#include "cli/planner_request.hpp"
 #include "cli/simulation_job.hpp"
 #include "cli/variant.hpp"
 #include "reports/output.hpp"
 
 namespace shardsim {
 namespace {
-
-constexpr std::int64_t most_gpus = std::int64_t{1} << 24;
 
 struct Range {
   std::int64_t least = 1, most = 1;
@@ -69,7 +68,7 @@ std::vector<std::string> assignments(const Arguments& arguments) {
   return out;
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_plan(const Arguments& arguments) {
   const Range range = arguments.given("--scaling") ? read_range(arguments.text("--scaling")) : Range{};
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), assignments(arguments)));
   HtmlFile html(arguments);
@@ -108,7 +107,7 @@ Command plan_command() {
            {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
            html_argument(),
            {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},
-      .run = run};
+      .run = run_plan};
 }
 
 }  // namespace shardsim

@@ -31,7 +31,7 @@ Seconds checkpoint_stall(const Scenario& base, const PlanRequest& request, const
 
 SearchResult search_with_progress(const Scenario& base, const PlanRequest& request) {
   std::vector<Candidate> all = candidates(base, request);
-  Progress progress("plan", all.size());
+  ProgressBar progress("plan", all.size());
   SearchModel model = search_model(base);
   model.advanced = [&](std::size_t settled) { progress.advance(settled); };
   return search(std::move(all), model);

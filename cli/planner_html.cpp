@@ -18,7 +18,6 @@ double days(const PlanEntry& entry) { return entry.economics.wall.base() / 86400
 
 std::string dollars(const Economics& e) { return e.hopeless() ? "-" : e.cost ? "$" + whole_text(*e.cost) : "no price"; }
 std::string duration(const PlanEntry& e) { return e.economics.hopeless() ? "never" : wall_text(e.economics.wall); }
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 Json point(double x, double y, std::string name) { return Json::Object{{"x", x}, {"y", y}, {"name", std::move(name)}}; }
 
@@ -73,7 +72,7 @@ HtmlSection pareto_section(const Plan& plan) {
     front.add(point(entry));
     grid.rows.push_back({grouped(entry.evaluated.gpus()), entry.evaluated.candidate.text(), to_text(r.step.time),
                          to_text(r.step.exposed_communication), to_text(r.memory.device_peak), entry.economics.hopeless() ? "-" : days_text(entry.economics.wall),
-                         entry.economics.hopeless() ? "-" : whole_text(entry.economics.gpu_hours), percent(r.step.mfu), dollars(entry.economics)});
+                         entry.economics.hopeless() ? "-" : whole_text(entry.economics.gpu_hours), percentage(r.step.mfu), dollars(entry.economics)});
   }
   chart.series.push_back({.label = "no other is faster on as few GPUs", .color = blue, .data = std::move(front)});
   const auto mark = [&](const char* name, const std::optional<PlanEntry>& entry, const char* color) {
@@ -104,7 +103,7 @@ void mark_cliff(HtmlChart& chart, const Scaling& scaling) {
   const ScalingPoint &before = scaling.points[*scaling.cliff - 1], &after = scaling.points[*scaling.cliff];
   const bool boundary = before.nodes == 1 && after.nodes > 1;
   const std::string name = fmt::format("{}: {} to {} GPUs, {} of the efficiency lost", boundary ? "cliff at the node boundary" : "cliff",
-                                       before.gpus, after.gpus, percent(1 - after.efficiency / before.efficiency));
+                                       before.gpus, after.gpus, percentage(1 - after.efficiency / before.efficiency));
   chart.series.push_back({.label = name,
                           .color = exposed_color,
                           .data = Json::List{point(static_cast<double>(before.gpus), before.efficiency, name),
@@ -126,7 +125,7 @@ HtmlSection scaling_section(const Scaling& scaling) {
     const StepTime& step = p.result.step;
     line.add(point(static_cast<double>(p.gpus), p.efficiency, fmt::format("{} GPUs, {} a step", grouped(p.gpus), to_text(step.time))));
     grid.rows.push_back({grouped(p.gpus), grouped(p.nodes), to_text(step.time), to_text(step.exposed_communication),
-                         whole_text(step.tokens_per_second_per_gpu), percent(p.efficiency), to_text(p.result.memory.device_peak),
+                         whole_text(step.tokens_per_second_per_gpu), percentage(p.efficiency), to_text(p.result.memory.device_peak),
                          p.result.memory.fits ? "yes" : "no", step.bound_by});
   }
   mark_cliff(chart, scaling);

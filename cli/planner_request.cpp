@@ -21,7 +21,6 @@ constexpr Seconds typical_node_mtbf{54.0 * 24 * 2048 / 419 * 3600};
 constexpr Seconds typical_restart{600};
 constexpr ByteRate typical_storage{2e9};
 constexpr std::int64_t most_nodes_by_default = 64;
-constexpr std::int64_t most_gpus = std::int64_t{1} << 24;
 
 std::vector<std::string> texts(const Node& list, Problems& problems, const std::vector<std::string>& allowed) {
   std::vector<std::string> out;

@@ -18,6 +18,7 @@
 //     checkpoint_bandwidth: 2 GB/s      # that one node writes
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@
 #include "scenarios/scenario.hpp"
 
 namespace shardsim {
+
+/// Numbers of GPUs beyond this are slips of the pen.
+inline constexpr std::int64_t most_gpus = std::int64_t{1} << 24;
 
 struct PlanRequest {
   std::int64_t global_batch = 1;  ///< sequences per optimizer step

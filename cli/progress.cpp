@@ -33,7 +33,7 @@ std::string progress_line(const std::string& what, std::uint64_t done, std::uint
   return line + fmt::format("  {:.{}f}/s  ETA {}", rate, rate < 10 ? 1 : 0, remaining(static_cast<double>(total - done) / rate));
 }
 
-Progress::Progress(std::string what, std::uint64_t total, std::uint64_t done)
+ProgressBar::ProgressBar(std::string what, std::uint64_t total, std::uint64_t done)
     : what_(std::move(what)),
       total_(total),
       before_(done),
@@ -42,11 +42,11 @@ Progress::Progress(std::string what, std::uint64_t total, std::uint64_t done)
       began_(std::chrono::steady_clock::now()),
       drawn_(began_) {}
 
-Progress::~Progress() {
+ProgressBar::~ProgressBar() {
   if (shown_) std::fputs("\r\x1b[K", stderr);
 }
 
-void Progress::advance(std::uint64_t count) {
+void ProgressBar::advance(std::uint64_t count) {
   const std::scoped_lock lock(mutex_);
   done_ += count;
   const auto now = std::chrono::steady_clock::now();

@@ -9,13 +9,13 @@
 
 namespace shardsim {
 
-class Progress {
+class ProgressBar {
  public:
   /// `done` of `total` were there before this process began (they do not count for its speed).
-  Progress(std::string what, std::uint64_t total, std::uint64_t done = 0);
-  ~Progress();  ///< clears the line
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ProgressBar(std::string what, std::uint64_t total, std::uint64_t done = 0);
+  ~ProgressBar();  ///< clears the line
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
   void advance(std::uint64_t count = 1);  ///< from any thread
 

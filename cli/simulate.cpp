@@ -61,7 +61,7 @@ std::string report(std::span<const SimulationResult> results, const std::string&
   return out;
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_simulate(const Arguments& arguments) {
   Extras extras = open_extras(arguments);
   std::vector<Scenario> scenarios;
   Problems problems;
@@ -103,7 +103,7 @@ Command simulate_command() {
                         {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
                         {.name = "--explain", .help = "say what the memory consists of and which single change lowers it, by simulating each"},
                         {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenarios, as in training.micro_batch_size=2", .many = true}},
-          .run = run};
+          .run = run_simulate};
 }
 
 }  // namespace shardsim

@@ -27,7 +27,7 @@ RowFormat format_of(const std::string& output) {
 }
 
 /// Simulates what the queue hands out, on all threads of this process.
-void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, SweepQueue& queue, SweepJournal& journal, Progress& progress) {
+void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, SweepQueue& queue, SweepJournal& journal, ProgressBar& progress) {
   parallel_for(threads, threads, [&](std::size_t) {
     try {
       SweepRows lines(plan, format);
@@ -66,7 +66,7 @@ void tell_failed_rows(const std::string& output, const SweepPlan& plan) {
   if (failed.count > 0) log_warning(fmt::format("{} of {} rows could not run, the first: {}", failed.count, plan.size, failed.first));
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run_sweep(const Arguments& arguments) {
   const std::string output = arguments.text("--output");
   const RowFormat format = format_of(output);
   const SweepPlan plan = value_or_throw(load_sweep(arguments.text("SWEEP"), simulate_columns()));
@@ -85,7 +85,7 @@ ExitCode run(const Arguments& arguments) {
   if (journal.done_count() > 0)
     log_info(fmt::format("going on with {}: {} of {} rows are there", journal.place(), journal.done_count(), plan.size));
   {
-    Progress progress("sweep", plan.size, journal.done_count());
+    ProgressBar progress("sweep", plan.size, journal.done_count());
     SweepQueue queue(plan, journal);
     std::optional<SweepServer> server;
     if (launch.size > 1) server.emplace(rank_0, queue, journal, progress);
@@ -108,7 +108,7 @@ Command sweep_command() {
       .arguments = {{.name = "SWEEP", .help = "sweep file (YAML)", .required = true},
                     {.name = "--output", .value = "FILE", .help = "table to write: .csv or .jsonl", .short_name = "-o", .required = true},
                     {.name = "--jobs", .value = "N", .help = "threads (default: one a core; one a rank under mpirun or srun)"}},
-      .run = run};
+      .run = run_sweep};
 }
 
 }  // namespace shardsim

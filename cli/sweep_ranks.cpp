@@ -74,7 +74,7 @@ std::optional<LineSocket> find_rank_0(const std::string& place, const std::strin
 
 }  // namespace
 
-SweepServer::SweepServer(std::string place, SweepQueue& queue, SweepJournal& journal, Progress& progress)
+SweepServer::SweepServer(std::string place, SweepQueue& queue, SweepJournal& journal, ProgressBar& progress)
     : place_(std::move(place)), key_(random_key()), queue_(queue), journal_(journal), progress_(progress) {
   publish();
   listening_ = std::thread([this] { listen(); });

@@ -24,7 +24,7 @@ namespace shardsim {
 /// Rank 0's side. Serves until it is destroyed; the sweep must be done or failed then.
 class SweepServer {
  public:
-  SweepServer(std::string place, SweepQueue& queue, SweepJournal& journal, Progress& progress);
+  SweepServer(std::string place, SweepQueue& queue, SweepJournal& journal, ProgressBar& progress);
   ~SweepServer();
   SweepServer(const SweepServer&) = delete;
   SweepServer& operator=(const SweepServer&) = delete;
@@ -38,7 +38,7 @@ class SweepServer {
   std::string place_, key_;
   SweepQueue& queue_;
   SweepJournal& journal_;
-  Progress& progress_;
+  ProgressBar& progress_;
   Listener listener_;
   std::list<LineSocket> sockets_;     // of the listening thread, and of the destructor once that has ended
   std::vector<std::thread> serving_;

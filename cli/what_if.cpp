@@ -11,7 +11,7 @@
 namespace shardsim {
 namespace {
 
-constexpr double worth_telling = 0.95;  // of the peak: a change that leaves more is no answer to a job that fits
+constexpr double worth_answering = 0.95;  // of the peak: a change that leaves more is no answer to a job that fits
 
 std::string twice_the_nodes(const Scenario& base) { return fmt::format("cluster.nodes={}", base.cluster.nodes * 2); }
 
@@ -82,7 +82,7 @@ MemoryExplanation explain_memory(const Scenario& base, const SimulationResult& n
     if (const auto then = what_if(base, change.assignments); then && then->memory.device_peak < now.memory.device_peak)
       out.changes.push_back(compare(change, now, *then));
   std::stable_sort(out.changes.begin(), out.changes.end(), [](const MemoryChange& a, const MemoryChange& b) { return a.time < b.time; });
-  const double enough = worth_telling * static_cast<double>(now.memory.device_peak.value());
+  const double enough = worth_answering * static_cast<double>(now.memory.device_peak.value());
   const auto answers = [&](const MemoryChange& c) { return now.memory.fits ? static_cast<double>(c.device_peak.value()) <= enough : c.fits; };
   const auto found = std::find_if(out.changes.begin(), out.changes.end(), answers);
   if (found != out.changes.end()) out.cheapest = static_cast<std::size_t>(found - out.changes.begin());

@@ -3,10 +3,22 @@
 
 option(SHARDSIM_WERROR "Treat warnings as errors" OFF)
 
+# A whole build takes a fraction of the time with -DCMAKE_UNITY_BUILD=ON: files of a layer are compiled in batches, so that what they
+# include is parsed, and what they instantiate is compiled, once a batch. scripts/build.sh and scripts/test.sh do so in a new tree. Off by
+# default: whoever edits a file compiles that file. So the files of a layer share one unnamed namespace: give what they keep there names
+# of their own. Two warnings mistake a batch for a file: a local name may meet another file's global one, and a type of a file's own seems to
+# be a header's.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+set(file_warnings $<$<COMPILE_LANGUAGE:CXX>:-Wshadow>)
+if(CMAKE_UNITY_BUILD)
+  set(file_warnings $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wshadow=local> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
+
 add_library(shardsim_flags INTERFACE)
 target_compile_features(shardsim_flags INTERFACE cxx_std_20)
 target_compile_options(shardsim_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual>
+  ${file_warnings}
   # GCC 12 warns falsely about std::string's own code (bugs 105651, 105329), more so when it comes from a precompiled header.
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHARDSIM_WERROR}>>:-Werror>)

@@ -8,7 +8,7 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t max_experts = 1 << 12, max_width = 1 << 22;
+constexpr std::int64_t max_experts = 1 << 12, max_moe_width = 1 << 22;
 
 void check_top_k(ConfigReader& config, const MoeSpec& moe) {
   if (moe.top_k > moe.experts)
@@ -45,8 +45,8 @@ Transformer qwen2_moe(ConfigReader& config) {
   Transformer t = llama_like(config);
   const MoeSpec moe{.experts = config.size({"num_experts"}, max_experts),
                     .top_k = config.size_or({"num_experts_per_tok"}, 4, max_experts),
-                    .width = config.size({"moe_intermediate_size"}, max_width),
-                    .shared_width = config.size({"shared_expert_intermediate_size"}, max_width),
+                    .width = config.size({"moe_intermediate_size"}, max_moe_width),
+                    .shared_width = config.size({"shared_expert_intermediate_size"}, max_moe_width),
                     .shared_gate = true,
                     .activation = t.dense.activation};
   check_top_k(config, moe);
@@ -68,7 +68,7 @@ Transformer qwen3_moe(ConfigReader& config) {
   Transformer t = llama_like(config);
   const MoeSpec moe{.experts = config.size({"num_experts"}, max_experts),
                     .top_k = config.size_or({"num_experts_per_tok"}, 8, max_experts),
-                    .width = config.size({"moe_intermediate_size"}, max_width),
+                    .width = config.size({"moe_intermediate_size"}, max_moe_width),
                     .activation = t.dense.activation};
   check_top_k(config, moe);
   t.block.mlp = moe;
@@ -101,10 +101,10 @@ Transformer deepseek(ConfigReader& config, bool correction_bias) {
   t.block.attention.heads = config.size({"num_attention_heads"}, 1 << 14);
   latent_attention(config, t.block.attention);
   set_sizes(t, hidden, config.size({"vocab_size"}, 1 << 24));
-  t.dense = {.width = config.size({"intermediate_size"}, max_width), .activation = config.activation({"hidden_act"}, "silu", t.warnings)};
+  t.dense = {.width = config.size({"intermediate_size"}, max_moe_width), .activation = config.activation({"hidden_act"}, "silu", t.warnings)};
   MoeSpec moe{.experts = config.size({"n_routed_experts"}, max_experts),
               .top_k = config.size({"num_experts_per_tok"}, max_experts),
-              .width = config.size({"moe_intermediate_size"}, max_width),
+              .width = config.size({"moe_intermediate_size"}, max_moe_width),
               .correction_bias = correction_bias,
               .activation = t.dense.activation};
   moe.shared_width = config.size_or({"n_shared_experts"}, 0, max_experts, 0) * moe.width;

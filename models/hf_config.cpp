@@ -13,8 +13,6 @@ namespace shardsim {
 namespace {
 
 /// Beyond these a config is nonsense, and its tables would not fit in memory or in 64 bits.
-constexpr std::int64_t max_tensors = 1 << 20;
-constexpr double max_elements = 1e16;
 
 std::vector<const Family*> all_families() {
   std::vector<const Family*> all;

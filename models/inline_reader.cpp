@@ -12,8 +12,7 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t max_dimension = std::int64_t{1} << 32, max_tensors = 1 << 20, max_repeat = 1 << 16;
-constexpr double max_elements = 1e16;
+constexpr std::int64_t max_dimension = std::int64_t{1} << 32, max_repeat = 1 << 16;
 const std::vector<std::string> types{"linear", "conv2d", "norm", "embedding", "activation", "layer"};
 
 struct Item {

@@ -22,6 +22,10 @@ TensorIndex emit(LayerBuilder& b, const HeadSpec& head);
 TensorIndex emit(LayerBuilder& b, const LossSpec& loss);
 TensorIndex emit(LayerBuilder& b, const InlineSpec& layers);
 
+// What a model that is read from a file may have at most.
+inline constexpr std::int64_t max_tensors = 1 << 20;
+inline constexpr double max_elements = 1e16;
+
 /// Share of the s * s attention scores that a causal kernel with a window computes (0: no window).
 [[nodiscard]] double attention_density(bool causal, std::int64_t window, std::int64_t sequence);
 

@@ -11,8 +11,6 @@
 namespace shardsim {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 HtmlSection machine_section(const Profile& profile) {
   TextGrid grid{.header = {"Key", "Value", "Origin"}, .right = {false, false, false}, .rows = {}};
   for (const ProfileValue& v : profile_values(profile)) grid.rows.push_back({v.key, v.value, v.origin});
@@ -42,7 +40,7 @@ HtmlSection fit_section(const CollectiveFit& fit) {
   std::string text = fit.origin;
   if (fit.leave_one_out_median && fit.leave_one_out_p90)
     text += fmt::format("{}Leave-one-out error: median {}, 90 % of the sizes below {}.", text.empty() ? "" : ". ",
-                        percent(*fit.leave_one_out_median), percent(*fit.leave_one_out_p90));
+                        percentage(*fit.leave_one_out_median), percentage(*fit.leave_one_out_p90));
   return {.title = fit_title(fit), .text = std::move(text), .chart = std::move(chart), .tables = {std::move(grid)}};
 }
 
@@ -59,7 +57,7 @@ std::vector<HtmlTile> profile_tiles(const Profile& p) {
     return a.leave_one_out_median.value_or(0) < b.leave_one_out_median.value_or(0);
   });
   HtmlTile tile{.label = "Collectives", .value = std::to_string(p.collectives.size())};
-  if (worst->leave_one_out_median) tile.note = fmt::format("median error at most {}", percent(*worst->leave_one_out_median));
+  if (worst->leave_one_out_median) tile.note = fmt::format("median error at most {}", percentage(*worst->leave_one_out_median));
   tiles.push_back(std::move(tile));
   return tiles;
 }

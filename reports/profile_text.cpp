@@ -17,8 +17,6 @@ namespace {
 constexpr int plot_columns = 60, plot_rows = 12;
 constexpr std::size_t most_columns_of_origin = 44;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 /// Values with the start of their origins; `calibrate show` is for looking, the file holds the whole.
 std::string machine_text(const Profile& profile) {
   TextGrid grid{.header = {"Value", "", "Origin"}, .right = {false, true, false}, .rows = {}};
@@ -82,7 +80,7 @@ std::string collective_text(const CollectiveFit& fit) {
   std::string out = fit_title(fit) + "\n";
   if (!fit.origin.empty()) out += "  " + wrapped(fit.origin, 2, 2) + "\n";
   if (fit.leave_one_out_median && fit.leave_one_out_p90)
-    out += fmt::format("  Leave-one-out error: median {}, 90 % of the sizes below {}\n", percent(*fit.leave_one_out_median), percent(*fit.leave_one_out_p90));
+    out += fmt::format("  Leave-one-out error: median {}, 90 % of the sizes below {}\n", percentage(*fit.leave_one_out_median), percentage(*fit.leave_one_out_p90));
   const std::vector<CurvePoint> rows = curve_points(fit);
   return out + segments_text(fit) + "\n" + table_text(rows) + "\n" + plot_text(fit, rows);
 }

@@ -12,15 +12,13 @@
 namespace shardsim {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 std::vector<HtmlTile> tiles(const SimulationResult& result) {
   const Memory& memory = result.memory;
   const StepTime& step = result.step;
   return {{.label = "Step", .value = to_text(step.time), .note = "bound by " + step.bound_by},
           {.label = "Tokens/s per GPU", .value = grouped(static_cast<std::int64_t>(step.tokens_per_second_per_gpu)),
            .note = grouped(static_cast<std::int64_t>(step.tokens_per_second)) + " on all"},
-          {.label = "MFU", .value = percent(step.mfu), .note = "HFU " + percent(step.hfu)},
+          {.label = "MFU", .value = percentage(step.mfu), .note = "HFU " + percentage(step.hfu)},
           {.label = "Memory on the device", .value = to_text(memory.device_peak),
            .note = fmt::format("{} {}", memory.fits ? "fits" : "does not fit", to_text(memory.capacity)), .mood = memory.fits ? "good" : "bad"},
           {.label = "Sent by each rank", .value = to_text_decimal(result.traffic.total), .note = fmt::format("{:.2f} Ψ", result.traffic.psi_units)},
@@ -40,7 +38,7 @@ HtmlSection step_section(const StepTime& step) {
   TextGrid grid{.header = {"Part", "Time", "Share"}, .right = {false, true, true}, .rows = {}};
   for (const TimePart& part : time_parts(step)) {
     chart.series.push_back({.label = part.name, .color = part.color, .data = Json::List{part.time.base()}});
-    grid.rows.push_back({part.name, to_text(part.time), step.time.base() > 0 ? percent(part.time / step.time) : ""});
+    grid.rows.push_back({part.name, to_text(part.time), step.time.base() > 0 ? percentage(part.time / step.time) : ""});
   }
   grid.rows.push_back({"step", to_text(step.time), ""});
   return {.title = "Where the time goes", .text = step.flop_convention, .chart = std::move(chart), .tables = {std::move(grid)}};

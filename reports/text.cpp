@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include <fmt/format.h>
+
 namespace shardsim {
 namespace {
 
@@ -36,6 +38,8 @@ std::size_t columns(std::string_view text) {
   // Every byte but the continuation bytes 10xxxxxx begins a character.
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
+
+std::string percentage(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 namespace {
 

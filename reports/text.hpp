@@ -25,6 +25,9 @@ void narrow_to(std::size_t columns);
 /// `text` broken at spaces into lines that end before text_width(). The first line starts at column `at`, the others at `indent`.
 [[nodiscard]] std::string wrapped(std::string_view text, std::size_t indent, std::size_t at);
 
+/// 0.4217 as "42.2 %".
+[[nodiscard]] std::string percentage(double share);
+
 /// `text` at column `column` behind what stands on the line already (`left`), or below it where too little room is left.
 [[nodiscard]] std::string beside(std::string left, std::string_view text, std::size_t column);
 

@@ -11,7 +11,7 @@
 namespace shardsim {
 namespace {
 
-std::string dtype_name(const Node* node, std::string_view fallback) {
+std::string torchtitan_dtype(const Node* node, std::string_view fallback) {
   const std::string word = node == nullptr ? std::string(fallback) : lower(node->text);
   return word == "bfloat16" || word == "bf16" ? "bf16" : word == "float16" || word == "fp16" ? "fp16" : "fp32";
 }
@@ -135,8 +135,8 @@ class TorchtitanReader {
   }
 
   void training() {
-    const std::string parameters = dtype_name(training_.take("mixed_precision_param"), "bf16");
-    const std::string reduce = dtype_name(training_.take("mixed_precision_reduce"), "fp32");
+    const std::string parameters = torchtitan_dtype(training_.take("mixed_precision_param"), "bf16");
+    const std::string reduce = torchtitan_dtype(training_.take("mixed_precision_reduce"), "fp32");
     draft_.training("precision", parameters == "fp32" ? "fp32" : precision_map(parameters, parameters, reduce, "fp32"));
     const Node* compile_block = root_.take("compile");
     const Node* compile = training_.take_any({"compile", "compile_model"});

@@ -4,7 +4,7 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t most_ranks = std::int64_t{1} << 24;
+constexpr std::int64_t most_load_ranks = std::int64_t{1} << 24;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ CheckpointRequest read_checkpoint(const Node& block, const std::optional<Storage
     problems.add(block.where, "checkpoint needs a key 'storage_bandwidth'", {"the cluster's profile says nothing about storage"});
   }
   request.async = reader.boolean("async", false);
-  if (reader.has("load_world_size")) request.load_world_size = reader.integer("load_world_size", 1, 1, most_ranks);
+  if (reader.has("load_world_size")) request.load_world_size = reader.integer("load_world_size", 1, 1, most_load_ranks);
   reader.finish();
   return request;
 }

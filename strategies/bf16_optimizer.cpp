@@ -13,7 +13,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
 /// MEMORY_OPT_ALLREDUCE_SIZE: reduce_bucket_size is not read on this path.
 constexpr std::int64_t engine_bucket = 500'000'000;
 

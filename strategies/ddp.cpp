@@ -235,7 +235,7 @@ class Ddp final : public Hooks {
   bool synchronize_ = true;
 };
 
-std::string differs(const Job& job) {
+std::string ddp_differs(const Job& job) {
   if (!job.strategy.options.boolean("no_sync", true) && job.training.gradient_accumulation_steps > 1) return "without no_sync every micro-batch is all-reduced";
   return {};
 }
@@ -293,7 +293,7 @@ StrategyEntry ddp_strategy() {
                    .options = with_expert_parallel_options(ddp_options())},
           .make = [](Program& program) { return with_expert_parallel(program, make_ddp(program)); },
           .check = [](const Job& job, Problems& problems) { check_expert_parallel(job, job.world_size, problems); },
-          .differs_because = differs,
+          .differs_because = ddp_differs,
           .warnings = ddp_without_effect};
 }
 

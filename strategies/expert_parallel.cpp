@@ -9,8 +9,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
-
 /// The number between ".experts." and the next dot, -1 if there is none.
 std::int64_t expert_index(const std::string& name) {
   const std::size_t at = name.find(".experts.");

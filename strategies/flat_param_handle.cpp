@@ -8,8 +8,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
-
 /// _get_gradient_predivide_factor: a power of two near the square root of the world size; the rest is divided after the reduction.
 std::int64_t predivide_factor(std::int64_t world_size) {
   std::int64_t factor = 1;

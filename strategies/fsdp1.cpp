@@ -154,7 +154,7 @@ void check_fsdp1(const Job& job, Problems& problems) {
     problems.add(options.where("sharding_strategy"), "the world is not a whole number of nodes");
 }
 
-std::string differs(const Job& job) {
+std::string fsdp1_differs(const Job& job) {
   const Fsdp1Config config = fsdp1_config(job);
   if (config.shard == 1) return "NO_SHARD all-reduces full gradients";
   if (size_of(config.reduce) > size_of(config.parameters)) return "gradients are reduced in " + std::string(name_of(config.reduce)) + "; the root is gathered once";
@@ -162,7 +162,7 @@ std::string differs(const Job& job) {
   return "the root is gathered once, not twice; flat parameters are padded";
 }
 
-std::vector<std::string> without_effect(const Job& job) {
+std::vector<std::string> fsdp1_without_effect(const Job& job) {
   const Fsdp1Config config = fsdp1_config(job);
   std::vector<std::string> warnings;
   for (const char* option : {"backward_prefetch", "forward_prefetch"})
@@ -210,8 +210,8 @@ StrategyEntry fsdp1_strategy() {
                                {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce in the last micro-batch only; full gradients kept"}}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp1>(program); },
           .check = check_fsdp1,
-          .differs_because = differs,
-          .warnings = without_effect};
+          .differs_because = fsdp1_differs,
+          .warnings = fsdp1_without_effect};
 }
 
 }  // namespace shardsim

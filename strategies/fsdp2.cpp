@@ -141,7 +141,7 @@ void check_fsdp2(const Job& job, Problems& problems) {
 }
 
 /// Options whose condition does not hold in this job.
-std::vector<std::string> without_effect(const Job& job) {
+std::vector<std::string> fsdp2_without_effect(const Job& job) {
   const Options& options = job.strategy.options;
   const Fsdp2Config c = fsdp2_config(job);
   std::vector<std::string> warnings;
@@ -164,7 +164,7 @@ std::vector<std::string> without_effect(const Job& job) {
   return warnings;
 }
 
-std::string differs(const Job& job) {
+std::string fsdp2_differs(const Job& job) {
   const Fsdp2Config config = fsdp2_config(job);
   const DType parameters = job.training.precision.parameters;
   if (size_of(config.reduce) > size_of(parameters)) return "gradients are reduced in " + std::string(name_of(config.reduce)) + "; the root is gathered once";
@@ -245,8 +245,8 @@ StrategyEntry fsdp2_strategy() {
                      .words = {"bf16", "fp16", "fp32"}}})},
       .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Fsdp2>(program)); },
       .check = check_fsdp2,
-      .differs_because = differs,
-      .warnings = without_effect};
+      .differs_because = fsdp2_differs,
+      .warnings = fsdp2_without_effect};
 }
 
 }  // namespace shardsim

@@ -9,15 +9,11 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
-
 Elements padded_elements(const Model& model, const std::vector<ParameterId>& parameters, std::int64_t n) {
   Elements sum;
   for (ParameterId p : parameters) sum += rows_padded(model.at(p), n);
   return sum;
 }
-
-bool offloads(const Training& training) { return training.offload.parameters != OffloadTarget::none; }
 
 }  // namespace
 
@@ -152,7 +148,7 @@ ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, 
   group->shard = build_.buffer({.label = {"sharded parameters", group->name},
                                 .category = Category::parameters,
                                 .persistent = true,
-                                .host = offloads(program_.training()),
+                                .host = offloads_parameters(program_.training()),
                                 .dtype = config_.stored,
                                 .pool = default_stream,
                                 .layout = rows_layout(mesh, group->parameters, true),
@@ -218,7 +214,7 @@ void ParamGroups::copy_in_and_all_gather(ParamGroup& group) {
   group.all_gather_output = make("all-gather output", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full, rows);
   build_.copy({"FSDP::all_gather_copy_in", group.name}, comm_.all_gather_copy_in,
               {.source = over_m ? group.resharded : group.shard, .target = group.all_gather_output, .count = full / n,
-               .path = offloads(program_.training()) && !over_m ? CopyPath::to_device : CopyPath::device});
+               .path = offloads_parameters(program_.training()) && !over_m ? CopyPath::to_device : CopyPath::device});
   build_.wait_stream(comm_.all_gather, comm_.all_gather_copy_in);
   group.all_gathered = build_.communicate({"FSDP::all_gather", group.name}, comm_.all_gather,
                                           {.kind = Collective::all_gather, .communicator = over_m ? comm_.reshard : group.mesh.gather,

@@ -16,6 +16,9 @@
 
 namespace shardsim {
 
+/// OffloadPolicy: the shards of parameters and optimizer states lie in host memory.
+[[nodiscard]] inline bool offloads_parameters(const Training& training) { return training.offload.parameters != OffloadTarget::none; }
+
 /// Options of one job, resolved.
 struct Fsdp2Config {
   std::int64_t shard = 1;                ///< ranks of the shard group

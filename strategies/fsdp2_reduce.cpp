@@ -7,14 +7,6 @@
 #include "strategies/muon.hpp"
 
 namespace shardsim {
-namespace {
-
-constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
-
-bool offloads(const Training& training) { return training.offload.parameters != OffloadTarget::none; }
-
-}  // namespace
-
 // Gradients ------------------------------------------------------------------------------------------------------------------------------
 
 void ParamGroups::produce_gradient(ParameterId parameter) {
@@ -98,7 +90,7 @@ void ParamGroups::reduce(ParamGroup& group) {
   }
   const BufferId input = chunk_cat(group);
   build_.wait_stream(comm_.reduce_scatter, default_stream);
-  const bool becomes_gradient = config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads(program_.training());
+  const bool becomes_gradient = config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads_parameters(program_.training());
   BufferId output = group.kept_gradient;
   if (becomes_gradient && output.valid() && !all_reduces_later())
     build_.allocate(output);
@@ -158,7 +150,7 @@ Buffer ParamGroups::gradient_of(const ParamGroup& group) {
   return {.label = {"sharded .grad", group.name},
           .category = Category::gradients,
           .persistent = !program_.training().optimizer.set_to_none,
-          .host = offloads(program_.training()),
+          .host = offloads_parameters(program_.training()),
           .dtype = config_.stored,
           .pool = config_.replicate > 1 ? comm_.all_reduce : comm_.reduce_scatter,
           .layout = rows_layout(group.mesh, group.trainable, true),
@@ -168,7 +160,7 @@ Buffer ParamGroups::gradient_of(const ParamGroup& group) {
 /// The output itself becomes .grad where dtypes agree; else a cast copy does. Later micro-batches add to it.
 void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream) {
   const Elements count = group.padded_trainable / group.mesh.ranks;
-  const bool offload = offloads(program_.training());
+  const bool offload = offloads_parameters(program_.training());
   if (!group.sharded_gradient.valid() && config_.reduce == config_.stored && !offload) {
     group.sharded_gradient = output;
     return;
@@ -227,7 +219,7 @@ void ParamGroups::step() {
     buffers.push_back(group->sharded_gradient);
     group->sharded_gradient = {};
   }
-  if (offloads(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
+  if (offloads_parameters(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
   optimizer_.unscale(gradients, dense_.gather, config_.stored);
   optimizer_.clip(gradients, dense_.gather, default_stream, config_.stored, false);
   if (runs_dion(program_.job)) orthogonalize_updates();

@@ -42,6 +42,10 @@ class Hooks {
   virtual void step() = 0;                                           ///< clipping, optimizer, what follows it, zero_grad
 };
 
+/// The stream that computes, as the libraries call it: the stream that is current while modules run, FSDP's and ZeRO-3's default stream.
+inline constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
+inline constexpr StreamId default_stream = current_stream;
+
 /// What a strategy is built on: the job and the program it writes.
 struct Program {
   const Job& job;

@@ -12,8 +12,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
-
 class Megatron final : public Hooks {
  public:
   explicit Megatron(Program& program)
@@ -247,7 +245,7 @@ void check_megatron(const Job& job, Problems& problems) {
                  {"use a world size with more factors of 2"});
 }
 
-std::string differs(const Job& job) {
+std::string megatron_differs(const Job& job) {
   const MegatronConfig c = megatron_config(job);
   if (!c.use_distributed_optimizer) return "without the distributed optimizer gradients are all-reduced and nothing is sharded";
   if (c.reduce_scatter_with_fp32_accumulation) return "gradients are exchanged by all-to-all and summed in fp32; buckets are padded";
@@ -256,7 +254,7 @@ std::string differs(const Job& job) {
   return {};
 }
 
-std::vector<std::string> without_effect(const Job& job) {
+std::vector<std::string> megatron_without_effect(const Job& job) {
   const Options& options = job.strategy.options;
   const MegatronConfig c = megatron_config(job);
   std::vector<std::string> warnings;
@@ -270,7 +268,7 @@ std::vector<std::string> without_effect(const Job& job) {
   return warnings;
 }
 
-std::vector<OptionSpec> options() {
+std::vector<OptionSpec> megatron_options() {
   return {{.name = "use_distributed_optimizer",
            .kind = OptionKind::boolean,
            .fallback = "true",
@@ -315,11 +313,11 @@ StrategyEntry megatron_strategy() {
       .info = {.name = "megatron",
                .summary = "Optimizer states sharded over a contiguous buffer (Megatron-Core's distributed optimizer)",
                .library = "Megatron-Core, 2026-08 (core/distributed, core/optimizer/distrib_optimizer.py)",
-               .options = with_expert_parallel_options(options())},
+               .options = with_expert_parallel_options(megatron_options())},
       .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Megatron>(program)); },
       .check = check_megatron,
-      .differs_because = differs,
-      .warnings = without_effect};
+      .differs_because = megatron_differs,
+      .warnings = megatron_without_effect};
 }
 
 }  // namespace shardsim

@@ -6,18 +6,16 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId compute = ScheduleBuilder::compute_stream();
-
 bool replicated(const std::string& strategy) { return strategy == "naive_dp" || strategy == "ddp"; }
 
-bool offloads(const Training& training) {
+bool muon_offloads(const Training& training) {
   return training.offload.optimizer != OffloadTarget::none || training.offload.parameters != OffloadTarget::none;
 }
 
 /// Muon on several GPUs: the only case in which there is something to share.
 bool shares(const Job& job) {
   return job.training.optimizer.kind == OptimizerKind::muon && job.world_size > 1 && job.strategy.semantics == Semantics::framework &&
-         !offloads(job.training);
+         !muon_offloads(job.training);
 }
 
 struct Sides {
@@ -55,7 +53,7 @@ void append_batches(std::vector<MuonBatch>& out, const Model& model, const std::
 
 BufferId allocate(ScheduleBuilder& build, Label label, DType dtype, Elements elements,
                   Category category = Category::communication_buffers) {
-  return build.allocate({.label = label, .category = category, .dtype = dtype, .pool = compute, .elements = elements});
+  return build.allocate({.label = label, .category = category, .dtype = dtype, .pool = current_stream, .elements = elements});
 }
 
 // Keller Jordan's ------------------------------------------------------------------------------------------------------------------------
@@ -78,11 +76,11 @@ void gather_parameters(Program& program, const MuonBatch& batch, BufferId parame
                        .target = buffer});
   };
   const Elements last = model.at(batch.matrices.back()).elements;
-  build.wait_stream(stream, compute);
+  build.wait_stream(stream, current_stream);
   if (batch.same_shape) {  // into one flat tensor, and from there to the parameters
     const BufferId flat = allocate(build, {"gathered parameters", unit}, dtype, ranks * last);
     send(Collective::all_gather, flat, ranks * last, 0);
-    build.wait_stream(compute, stream);
+    build.wait_stream(current_stream, stream);
     Work copies;
     copies.memory = bytes(2 * ranks * last, dtype);
     copies.kernels = static_cast<std::int32_t>(ranks);
@@ -95,7 +93,7 @@ void gather_parameters(Program& program, const MuonBatch& batch, BufferId parame
   for (std::int64_t r = 0; r < ranks; ++r)
     send(Collective::broadcast, r < held ? parameters : dummy,
          r < held ? model.at(batch.matrices[static_cast<std::size_t>(r)]).elements : last, r);
-  build.wait_stream(compute, stream);
+  build.wait_stream(current_stream, stream);
   if (dummy.valid()) build.free(dummy);
 }
 
@@ -158,13 +156,13 @@ class DionTask {
 
   void send(const char* verb, Collective kind, BufferId target, Elements payload) {
     const StreamId stream = build_.stream("process group");
-    build_.wait_stream(stream, compute);
+    build_.wait_stream(stream, current_stream);
     sent_ =
         build_.communicate({verb, unit_}, stream,
                            {.kind = kind, .communicator = group_.communicator, .dtype = DType::bf16, .payload = payload, .target = target});
   }
   void wait() {
-    if (sent_.valid()) build_.wait(compute, sent_);
+    if (sent_.valid()) build_.wait(current_stream, sent_);
   }
 
   /// c10d gathers into one flat tensor and copies from there to the list.
@@ -294,7 +292,7 @@ void check_muon(const Job& job, Problems& problems) {
   if (!replicated(strategy) && !(optimizer.variant == "dion" && strategy == "fsdp2"))
     return problems.add({}, "optimizer: " + strategy + " cannot run muon's variant " + optimizer.variant,
                         {"keller_jordan: naive_dp, ddp; dion: naive_dp, ddp, fsdp2"});
-  if (offloads(job.training))
+  if (muon_offloads(job.training))
     problems.add({}, "optimizer: muon's variants run on GPUs, not on offloaded states", {"leave out offload or variant"});
   if (replicated(strategy) && job.strategy.options.integer("expert_parallel_size", 1) > 1)
     problems.add(job.strategy.options.where("expert_parallel_size"),

@@ -16,11 +16,10 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
 constexpr Elements foreach_chunk{600'000'000};
 constexpr std::int64_t smallest_sharded = 4096;  // elements; smaller tensors, and those that do not divide, are updated on every rank
 
-struct Bucket {
+struct OlmoBucket {
   UnitId name{};
   bool experts = false;
   std::vector<ParameterId> parameters{};
@@ -83,16 +82,16 @@ class OlmoDdp final : public Hooks {
   void begin_forward(std::int32_t micro_batch) override {
     synchronize_ = !no_sync_ || micro_batch + 1 == program_.micro_batches();
     next_ = 0;
-    for (Bucket& bucket : buckets_) bucket.pending = bucket.parameters.size();
+    for (OlmoBucket& bucket : buckets_) bucket.pending = bucket.parameters.size();
     if (micro_batch > 0) return;
-    for (const Bucket& bucket : buckets_) build_.copy({"zero_grad", bucket.name}, current_stream, {.target = bucket.storage, .count = bucket.elements});
+    for (const OlmoBucket& bucket : buckets_) build_.copy({"zero_grad", bucket.name}, current_stream, {.target = bucket.storage, .count = bucket.elements});
   }
 
   void produce_gradient(ParameterId p) override { gradients_.produce(p); }
 
   /// Counts what is ready; launches strictly in bucket order.
   void gradient_ready(ParameterId p) override {
-    Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])];
+    OlmoBucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])];
     gradients_.add_to(bucket.storage, p);
     --bucket.pending;
     if (!synchronize_ || !overlap_) return;
@@ -103,7 +102,7 @@ class OlmoDdp final : public Hooks {
   void end_backward() override {
     if (!synchronize_) return;
     while (next_ < buckets_.size()) all_reduce(buckets_[next_++]);
-    for (Bucket& bucket : buckets_) {
+    for (OlmoBucket& bucket : buckets_) {
       build_.wait(current_stream, bucket.work);
       if (bucket.communication != bucket.storage)
         build_.copy({"finalize_grad_reduce", bucket.name}, current_stream, {.source = bucket.communication, .target = bucket.storage, .count = bucket.elements});
@@ -114,7 +113,7 @@ class OlmoDdp final : public Hooks {
     std::vector<OptimizerStep::Gradients> all;
     for (const UpdateSet& set : sets_) all.push_back(gradients_of(set));
     OptimizerStep::Gradients whole;
-    for (const Bucket& bucket : buckets_) {
+    for (const OlmoBucket& bucket : buckets_) {
       whole.buffers.push_back(bucket.storage);
       whole.counts.push_back(bucket.elements);
     }
@@ -151,7 +150,7 @@ class OlmoDdp final : public Hooks {
     for (ParameterId p : order) sizes.push_back(bytes(program_.model().at(p).elements, communication_dtype_).value());
     const auto cap = static_cast<std::int64_t>(program_.options().number("bucket_cap_mb", 250) * 1048576.0);
     for (const BucketRange& range : flush_before_exceeding(sizes, cap)) {
-      Bucket bucket{
+      OlmoBucket bucket{
           .name = build_.unit("bucket " + std::to_string(buckets_.size())),
           .experts = experts_.expert(order.front()),
           .parameters = {order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end)}};
@@ -200,7 +199,7 @@ class OlmoDdp final : public Hooks {
     }
   }
 
-  void all_reduce(Bucket& bucket) {
+  void all_reduce(OlmoBucket& bucket) {
     if (bucket.communication != bucket.storage)
       build_.copy({"copy to communication buffer", bucket.name}, current_stream, {.source = bucket.storage, .target = bucket.communication, .count = bucket.elements});
     build_.copy({"div_", bucket.name}, current_stream, {.source = bucket.communication, .target = bucket.communication, .count = bucket.elements,
@@ -292,7 +291,7 @@ class OlmoDdp final : public Hooks {
   MainGradients gradients_;
   OptimizerStep optimizer_;               // target i: sets_[i]
   BufferId parameters_;
-  std::vector<Bucket> buckets_;
+  std::vector<OlmoBucket> buckets_;
   std::vector<std::int32_t> bucket_of_;   // by parameter
   std::vector<UpdateSet> sets_;
   std::int32_t groups_ = 0;
@@ -309,7 +308,7 @@ void check_olmo_ddp(const Job& job, Problems& problems) {
     problems.add({}, "olmo_ddp: offload is not supported", {"use offload: none, or strategy zero2 or zero3"});
 }
 
-std::vector<std::string> without_effect(const Job& job) {
+std::vector<std::string> olmo_ddp_without_effect(const Job& job) {
   std::vector<std::string> warnings;
   if (job.training.gradient_accumulation_steps == 1 && job.strategy.options.given("no_sync"))
     warnings.push_back("olmo_ddp: no_sync has no effect with one micro-batch a step");
@@ -345,7 +344,7 @@ StrategyEntry olmo_ddp_strategy() {
       .differs_because = [](const Job&) -> std::string {
         return "OLMo-core all-reduces the gradients, in fp32 by default, where the paper reduce-scatters";
       },
-      .warnings = without_effect};
+      .warnings = olmo_ddp_without_effect};
 }
 
 }  // namespace shardsim

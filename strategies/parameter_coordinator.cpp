@@ -8,7 +8,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
 constexpr std::size_t max_ongoing_fetch_events = 2;
 /// qwZ: one fp32 scale for each group of int8 values. Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer (target group size).
 constexpr std::int64_t quantization_group = 8000;

@@ -16,7 +16,7 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId compute = ScheduleBuilder::compute_stream();
+constexpr StreamId compute_stream = ScheduleBuilder::compute_stream();
 
 struct Unit {
   UnitId name;
@@ -44,7 +44,7 @@ class TextbookSchedule final : public Hooks {
 
   void begin_forward(std::int32_t micro_batch) override {
     micro_batch_ = micro_batch;
-    build_.wait_stream(communication_, compute);
+    build_.wait_stream(communication_, compute_stream);
     if (rest_) use(*rest_);
   }
   void pre_forward(std::int32_t layer) override { enter(layer, +1); }
@@ -67,7 +67,7 @@ class TextbookSchedule final : public Hooks {
                                      .category = transient ? Category::unsharded_gradients : Category::gradients,
                                      .role = Role::gradient,
                                      .dtype = gradient_dtype(),
-                                     .pool = compute,
+                                     .pool = compute_stream,
                                      .layout = unit.full_trainable,
                                      .elements = unit.trainable_count});
   }
@@ -79,18 +79,18 @@ class TextbookSchedule final : public Hooks {
   void end_backward() override {
     if (rest_) finish(*rest_);
     if (last_micro_batch() && plan_.stage == 0 && !plan_.overlap)
-      for (const auto& unit : units_) all_reduce(*unit, compute);
-    build_.wait_stream(compute, communication_);
+      for (const auto& unit : units_) all_reduce(*unit, compute_stream);
+    build_.wait_stream(compute_stream, communication_);
   }
 
   void step() override {
     std::vector<OptimizerStep::Gradients> gradients;
     for (Unit* unit : optimized_)
       gradients.push_back({{plan_.stage >= 2 ? unit->gradient_shard : unit->gradient}, {plan_.stage >= 1 ? unit->shard_trainable_count : unit->trainable_count}});
-    optimizer_.clip(gradients, plan_.stage >= 1 ? shard_group_ : CommunicatorId{}, compute, gradient_dtype(), false);
+    optimizer_.clip(gradients, plan_.stage >= 1 ? shard_group_ : CommunicatorId{}, compute_stream, gradient_dtype(), false);
     optimizer_.emit(gradients);
     for (Unit* unit : optimized_) publish(*unit);
-    build_.wait_stream(compute, communication_);
+    build_.wait_stream(compute_stream, communication_);
     for (Unit* unit : optimized_) {
       zero_grad(program_, {plan_.stage >= 2 ? unit->gradient_shard : unit->gradient});
       unit->gradient = unit->gradient_shard = {};
@@ -160,7 +160,7 @@ class TextbookSchedule final : public Hooks {
                                  .role = sharded ? Role::none : Role::parameter,
                                  .persistent = true,
                                  .dtype = precision.parameters,
-                                 .pool = compute,
+                                 .pool = compute_stream,
                                  .layout = sharded ? unit.shard : unit.full,
                                  .elements = sharded ? unit.shard_count : unit.count});
     if (unit.trainable.empty()) return;
@@ -169,7 +169,7 @@ class TextbookSchedule final : public Hooks {
     const Elements count = shard_states ? unit.shard_trainable_count : unit.trainable_count;
     if (precision.master)
       unit.master = build_.buffer({.label = {"master copy", unit.name}, .category = Category::optimizer_states, .persistent = true,
-                                   .dtype = *precision.master, .pool = compute, .layout = states, .elements = count});
+                                   .dtype = *precision.master, .pool = compute_stream, .layout = states, .elements = count});
     const BufferId weights = unit.master.valid() ? unit.master : unit.stored;
     optimizer_.add({.label = {"optimizer", unit.name}, .parameters = unit.trainable, .weights = weights, .layout = states, .count = count,
                     .dtype = build_.schedule().at(weights).dtype});
@@ -181,14 +181,14 @@ class TextbookSchedule final : public Hooks {
   void gather(Unit& unit) {
     if (plan_.stage < 3 || unit.gathered.valid()) return;
     unit.gathered = build_.allocate({.label = {"gathered parameters", unit.name}, .category = Category::unsharded_parameters, .role = Role::parameter,
-                                     .dtype = program_.training().precision.parameters, .pool = compute, .layout = unit.full, .elements = unit.count});
+                                     .dtype = program_.training().precision.parameters, .pool = compute_stream, .layout = unit.full, .elements = unit.count});
     unit.gather = build_.communicate({"all_gather", unit.name}, communication_,
                                      {.kind = Collective::all_gather, .communicator = shard_group_, .dtype = program_.training().precision.parameters,
                                       .payload = unit.count, .source = unit.stored, .target = unit.gathered});
   }
   void use(Unit& unit) {
     gather(unit);
-    if (plan_.stage == 3) build_.wait(compute, unit.gather);
+    if (plan_.stage == 3) build_.wait(compute_stream, unit.gather);
   }
   void drop_gathered(Unit& unit) {
     if (!unit.gathered.valid()) return;
@@ -217,14 +217,14 @@ class TextbookSchedule final : public Hooks {
 
   void all_reduce(Unit& unit, StreamId stream) {
     if (!unit.gradient.valid()) return;
-    if (stream != compute) build_.wait_stream(stream, compute);
+    if (stream != compute_stream) build_.wait_stream(stream, compute_stream);
     build_.communicate({"all_reduce", unit.name}, stream,
                        {.kind = Collective::all_reduce, .communicator = shard_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
                         .payload = unit.trainable_count, .target = unit.gradient});
   }
 
   void reduce_scatter_in_place(Unit& unit) {
-    build_.wait_stream(communication_, compute);
+    build_.wait_stream(communication_, compute_stream);
     build_.communicate({"reduce_scatter", unit.name}, communication_,
                        {.kind = Collective::reduce_scatter, .communicator = shard_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
                         .payload = unit.trainable_count, .source = unit.gradient});
@@ -234,7 +234,7 @@ class TextbookSchedule final : public Hooks {
     const bool first = !unit.gradient_shard.valid();
     const BufferId shard = build_.allocate({.label = {"gradient shard", unit.name}, .category = first ? Category::gradients : Category::communication_buffers,
                                             .dtype = gradient_dtype(), .pool = communication_, .layout = unit.shard_trainable, .elements = unit.shard_trainable_count});
-    build_.wait_stream(communication_, compute);
+    build_.wait_stream(communication_, compute_stream);
     build_.communicate({"reduce_scatter", unit.name}, communication_,
                        {.kind = Collective::reduce_scatter, .communicator = shard_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
                         .payload = unit.trainable_count, .source = unit.gradient, .target = shard});
@@ -255,10 +255,10 @@ class TextbookSchedule final : public Hooks {
   /// The updated weights go where the next forward reads them: cast from the master copy, gathered at stages 1 and 2.
   void publish(Unit& unit) {
     if (unit.master.valid())
-      build_.copy({"master to parameters", unit.name}, compute,
+      build_.copy({"master to parameters", unit.name}, compute_stream,
                   {.source = unit.master, .target = unit.stored, .count = plan_.stage >= 1 ? unit.shard_trainable_count : unit.trainable_count});
     if (plan_.stage != 1 && plan_.stage != 2) return;
-    build_.wait_stream(communication_, compute);
+    build_.wait_stream(communication_, compute_stream);
     build_.communicate({"all_gather", unit.name}, communication_,
                        {.kind = Collective::all_gather, .communicator = shard_group_, .dtype = program_.training().precision.parameters,
                         .payload = unit.count, .target = unit.stored});

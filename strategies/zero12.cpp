@@ -16,8 +16,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
-
 /// In autograd's order where hooks reduce, else in the optimizer's: for group in groups, for parameter in group.
 std::vector<ParameterId> reduction_order(const Job& job, const Zero12Config& config, const FlatGroups& groups) {
   if (config.reduces_in_hooks()) return ExpertParallel(job).local(arrival_order(*job.model));

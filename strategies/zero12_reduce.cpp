@@ -8,12 +8,6 @@
 #include "strategies/bucketing.hpp"
 
 namespace shardsim {
-namespace {
-
-constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
-
-}  // namespace
-
 GradientReducer::GradientReducer(Program& program, const Zero12Config& config, const FlatGroups& groups)
     : program_(program), build_(program.build), config_(config), groups_(groups), stream_(config.overlap_comm ? build_.stream("reduction_stream") : current_stream) {}
 

@@ -7,8 +7,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId current_stream = ScheduleBuilder::compute_stream();
-
 Work pass_over(Bytes memory, std::int64_t kernels) {
   Work work;
   work.memory = memory;

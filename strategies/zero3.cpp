@@ -236,7 +236,7 @@ void check_zero3(const Job& job, Problems& problems) {
                  {"use offload: none, or mics_shard_size of the whole world"});
 }
 
-std::string differs(const Job& job) {
+std::string zero3_differs(const Job& job) {
   if (!job.training.warm) return "the first micro-batch records the trace: every use is gathered, nothing is retained";
   const Zero3Config config = zero3_config(job);
   if (config.quantized_weights || config.quantized_gradients) return "ZeRO++ sends quantised weights or gradients";
@@ -244,7 +244,7 @@ std::string differs(const Job& job) {
   return "parameters still live at the end of forward are not gathered again; persistent ones are gathered once a step";
 }
 
-std::vector<std::string> without_effect(const Job& job) {
+std::vector<std::string> zero3_without_effect(const Job& job) {
   std::vector<std::string> warnings;
   const Options& options = job.strategy.options;
   for (const char* name : {"allgather_bucket_size", "contiguous_gradients", "round_robin_gradients"})
@@ -299,8 +299,8 @@ StrategyEntry zero3_strategy() {
             return with_expert_parallel(program, std::make_unique<Zero3Hooks>(program));
           },
           .check = check_zero3,
-          .differs_because = differs,
-          .warnings = without_effect};
+          .differs_because = zero3_differs,
+          .warnings = zero3_without_effect};
 }
 
 StrategyEntry mics_strategy() {
@@ -316,7 +316,7 @@ StrategyEntry mics_strategy() {
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },
           .check = check_zero3,
           .differs_because = [](const Job&) { return std::string("shard groups are gathered without retained parameters twice; shards are all-reduced over replicas"); },
-          .warnings = without_effect};
+          .warnings = zero3_without_effect};
 }
 
 }  // namespace shardsim

@@ -8,7 +8,6 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId default_stream = ScheduleBuilder::compute_stream();
 constexpr std::size_t max_outstanding_reduces = 2;
 
 }  // namespace

@@ -197,7 +197,7 @@ std::unique_ptr<Hooks> make(Program& program) {
                             .synchronize = [broadcasts](BufferId parameters) { (*broadcasts)(parameters); }});
 }
 
-std::vector<OptionSpec> options() {
+std::vector<OptionSpec> zero_redundancy_options() {
   std::vector<OptionSpec> all = ddp_options();
   all.push_back({.name = "overlap_with_ddp",
                  .kind = OptionKind::boolean,
@@ -216,7 +216,7 @@ void check_overlap(const Job& job, Problems& problems) {
     problems.add(where, "overlap_with_ddp steps in every backward that reduces: accumulation needs no_sync");
 }
 
-std::vector<std::string> without_effect(const Job& job) {
+std::vector<std::string> zero_redundancy_without_effect(const Job& job) {
   std::vector<std::string> warnings = ddp_without_effect(job);
   if (!job.strategy.options.boolean("overlap_with_ddp", false)) return warnings;
   if (job.strategy.options.given("parameters_as_bucket_view"))
@@ -232,13 +232,13 @@ StrategyEntry zero_redundancy_strategy() {
   return {.info = {.name = "zero_redundancy",
                    .summary = "Optimizer states of whole parameters on one rank each, on top of DDP",
                    .library = "PyTorch 2.13 (torch.distributed.optim.ZeroRedundancyOptimizer on DistributedDataParallel)",
-                   .options = options()},
+                   .options = zero_redundancy_options()},
           .make = make,
           .check = check_overlap,
           .differs_because = [](const Job&) -> std::string {
             return "DDP's all-reduce stays where the paper reduce-scatters; owners then broadcast their parameters";
           },
-          .warnings = without_effect};
+          .warnings = zero_redundancy_without_effect};
 }
 
 }  // namespace shardsim

@@ -18,12 +18,12 @@ std::string shortest(double value) {
   return {buffer.data(), end};
 }
 
-struct Unit { const char* name; double factor; };
+struct PrintedUnit { const char* name; double factor; };
 
 template <class Q, class Parse, std::size_t N>
-std::string exact(Q quantity, const std::array<Unit, N>& units, Parse parse) {
+std::string exact(Q quantity, const std::array<PrintedUnit, N>& units, Parse parse) {
   const double value = quantity.base();
-  for (const Unit& unit : units) {
+  for (const PrintedUnit& unit : units) {
     if (value < unit.factor) continue;
     const std::string text = shortest(value / unit.factor) + " " + unit.name;
     const auto back = parse(text);
@@ -33,17 +33,17 @@ std::string exact(Q quantity, const std::array<Unit, N>& units, Parse parse) {
 }
 
 std::string exact(ByteRate rate) {
-  static constexpr std::array<Unit, 4> units{{{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"B/s", 1}}};
+  static constexpr std::array<PrintedUnit, 4> units{{{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"B/s", 1}}};
   return exact(rate, units, parse_byte_rate);
 }
 
 std::string exact(FlopRate rate) {
-  static constexpr std::array<Unit, 3> units{{{"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}, {"FLOP/s", 1}}};
+  static constexpr std::array<PrintedUnit, 3> units{{{"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}, {"FLOP/s", 1}}};
   return exact(rate, units, parse_flop_rate);
 }
 
 std::string exact(Seconds time) {
-  static constexpr std::array<Unit, 4> units{{{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"s", 1}}};
+  static constexpr std::array<PrintedUnit, 4> units{{{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"s", 1}}};
   return exact(time, units, parse_seconds);
 }
 

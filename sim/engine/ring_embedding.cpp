@@ -8,11 +8,11 @@ namespace shardsim {
 namespace {
 
 /// The ranks of a group on one node.
-struct Run {
+struct NodeRun {
   std::int64_t node = 0;
   std::vector<std::int32_t> gpus;
 };
-using Ring = std::vector<Run>;  // nodes in the ring's order
+using Ring = std::vector<NodeRun>;  // nodes in the ring's order
 
 /// Every group that tiles the world.
 std::vector<Ring> rings_of(const Cluster& cluster, const Group& group) {
@@ -88,7 +88,7 @@ std::vector<std::int32_t> best_order(const ClusterGraph& graph, std::vector<std:
 Slowest inside(const ClusterGraph& graph, const std::vector<Ring>& rings) {
   std::map<std::int64_t, std::vector<std::vector<std::int32_t>>> by_node;
   for (const Ring& ring : rings)
-    for (const Run& run : ring)
+    for (const NodeRun& run : ring)
       if (run.gpus.size() > 1) by_node[run.node].push_back(run.gpus);
   std::set<std::vector<std::vector<std::int32_t>>> patterns;
   for (auto& [node, groups] : by_node) patterns.insert(std::move(groups));
@@ -125,14 +125,14 @@ class Across {
  private:
   [[nodiscard]] const std::vector<std::int32_t>& beside(std::int32_t gpu) const { return beside_[static_cast<std::size_t>(gpu)]; }
 
-  [[nodiscard]] std::vector<std::int32_t> nics_of(const Run& run) const {
+  [[nodiscard]] std::vector<std::int32_t> nics_of(const NodeRun& run) const {
     std::set<std::int32_t> nics;
     for (const std::int32_t gpu : run.gpus) nics.insert(beside(gpu).begin(), beside(gpu).end());
     return {nics.begin(), nics.end()};
   }
 
   /// The GPU of the run that the NIC stands beside; the first where it stands beside none.
-  [[nodiscard]] std::int32_t gpu_beside(const Run& run, std::int32_t nic) const {
+  [[nodiscard]] std::int32_t gpu_beside(const NodeRun& run, std::int32_t nic) const {
     for (const std::int32_t gpu : run.gpus)
       if (std::ranges::find(beside(gpu), nic) != beside(gpu).end()) return vertex(gpu);
     return vertex(run.gpus.front());
@@ -144,8 +144,8 @@ class Across {
   /// of nodes relays to NIC a, which leads back to the first.
   void add_channel(const Ring& ring, std::int32_t a, std::int32_t b, double share) {
     for (std::size_t i = 0; i < ring.size(); ++i) {
-      const Run& here = ring[i];
-      const Run& next = ring[(i + 1) % ring.size()];
+      const NodeRun& here = ring[i];
+      const NodeRun& next = ring[(i + 1) % ring.size()];
       const bool even = i % 2 == 0, closes = i + 1 == ring.size();
       const std::int32_t nic = even && !closes ? b : a;
       const std::int32_t vertex_of_nic = graph_.node().nics[static_cast<std::size_t>(nic)];
@@ -160,7 +160,7 @@ class Across {
   void add_exchange(const Ring& ring, const std::vector<std::int32_t>& nics) {
     std::vector<std::int64_t> nodes;
     double ranks = 0;
-    for (const Run& run : ring) {
+    for (const NodeRun& run : ring) {
       nodes.push_back(run.node);
       ranks += static_cast<double>(run.gpus.size());
     }

@@ -16,7 +16,7 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t segment_step = std::int64_t{2} << 20;
+constexpr std::int64_t workspace_step = std::int64_t{2} << 20;
 
 const Group& group_named(const Schedule& schedule, const std::string& name) {
   return *std::find_if(schedule.groups.begin(), schedule.groups.end(), [&](const Group& group) { return group.name == name; });
@@ -59,7 +59,7 @@ void add_workspace(Bytes workspace, Memory& memory) {
   memory.at_peak[temporaries] += workspace;
   memory.resident += workspace;
   memory.before[temporaries] += workspace;
-  memory.reserved_peak += round_up(workspace, segment_step);
+  memory.reserved_peak += round_up(workspace, workspace_step);
 }
 
 /// What the driver counts beyond the allocator.

@@ -31,7 +31,7 @@ DeviceMaker loop_devices(test::SharedArena& arena) {
   return maker;
 }
 
-struct Case {
+struct DeviceCase {
   std::string strategy;
   Semantics semantics;
   std::int64_t ranks;
@@ -39,8 +39,8 @@ struct Case {
   std::string transport;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<DeviceCase> device_cases() {
+  std::vector<DeviceCase> all;
   for (const char* strategy : {"naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"})
     for (Semantics semantics : {Semantics::framework, Semantics::textbook})
       for (std::int64_t ranks : {2, 3})
@@ -49,20 +49,20 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string device_case_name(const testing::TestParamInfo<DeviceCase>& info) {
+  const DeviceCase& c = info.param;
   return c.strategy + (c.semantics == Semantics::textbook ? "Textbook" : "Framework") + "N" + std::to_string(c.ranks) + (c.mixed ? "Mixed" : "Fp32") +
          (c.transport == "host" ? "ThroughTheHost" : "OverTheLibrary");
 }
 
-test::OwnedJob job_of(const Case& c) {
+test::OwnedJob job_of(const DeviceCase& c) {
   test::OwnedJob job = test::small_job(AttentionKind::flash, c.strategy, c.semantics);
   if (c.mixed) test::use_mixed_precision(job);
   job.world_size = job.gpus_per_node = c.ranks;
   return job;
 }
 
-class DevicePlatformTest : public testing::TestWithParam<Case> {};
+class DevicePlatformTest : public testing::TestWithParam<DeviceCase> {};
 
 TEST_P(DevicePlatformTest, MeasuredIsPredicted) {
   test::SharedArena arena;
@@ -84,7 +84,7 @@ TEST_P(DevicePlatformTest, MeasuredIsPredicted) {
   EXPECT_TRUE(result.agree());
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, DevicePlatformTest, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Strategies, DevicePlatformTest, testing::ValuesIn(device_cases()), device_case_name);
 
 TEST(DevicePlatform, GroupsOfReplicasMeetByThemselves) {
   test::SharedArena arena;

@@ -92,9 +92,9 @@ std::vector<float> summed(int n, std::int64_t count) {
   return sum;
 }
 
-struct Case { int n; std::int64_t count; DType dtype; };
+struct RingCase { int n; std::int64_t count; DType dtype; };
 
-class RingTest : public testing::TestWithParam<Case> {
+class RingTest : public testing::TestWithParam<RingCase> {
  protected:
   void expect_bytes(const std::vector<Outcome>& outcomes, Collective kind, std::int64_t root = 0) const {
     const auto [n, count, dtype] = GetParam();
@@ -149,8 +149,8 @@ TEST_P(RingTest, BroadcastAndReduceAlongAChain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RingTest,
-                         testing::Values(Case{1, 5, DType::fp32}, Case{2, 7, DType::bf16}, Case{3, 50'003, DType::bf16}, Case{4, 2, DType::fp32},
-                                         Case{4, 200'001, DType::fp32}),
+                         testing::Values(RingCase{1, 5, DType::fp32}, RingCase{2, 7, DType::bf16}, RingCase{3, 50'003, DType::bf16}, RingCase{4, 2, DType::fp32},
+                                         RingCase{4, 200'001, DType::fp32}),
                          [](const auto& p) { return "N" + std::to_string(p.param.n) + "Count" + std::to_string(p.param.count); });
 
 TEST(Ring, AllToAllTransposesParts) {

@@ -9,7 +9,7 @@
 namespace shardsim::execute {
 namespace {
 
-struct Case {
+struct ExecutionCase {
   std::string strategy;
   Semantics semantics;
   std::int64_t ranks;
@@ -17,8 +17,8 @@ struct Case {
   bool mixed;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ExecutionCase> execution_cases() {
+  std::vector<ExecutionCase> all;
   for (const char* strategy : {"naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"})
     for (Semantics semantics : {Semantics::framework, Semantics::textbook})
       for (std::int64_t ranks : {1, 2, 3, 4})
@@ -26,13 +26,13 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string execution_case_name(const testing::TestParamInfo<ExecutionCase>& info) {
+  const ExecutionCase& c = info.param;
   return c.strategy + (c.semantics == Semantics::textbook ? "Textbook" : "Framework") + "N" + std::to_string(c.ranks) + "G" + std::to_string(c.micro_batches) +
          (c.mixed ? "Mixed" : "Fp32");
 }
 
-test::OwnedJob job_of(const Case& c) {
+test::OwnedJob job_of(const ExecutionCase& c) {
   test::OwnedJob job = test::small_job(AttentionKind::flash, c.strategy, c.semantics);
   job.training.gradient_accumulation_steps = c.micro_batches;
   if (c.mixed) test::use_mixed_precision(job);
@@ -40,7 +40,7 @@ test::OwnedJob job_of(const Case& c) {
   return job;
 }
 
-class ExecutionTest : public testing::TestWithParam<Case> {};
+class ExecutionTest : public testing::TestWithParam<ExecutionCase> {};
 
 TEST_P(ExecutionTest, MeasuredIsPredicted) {
   const ExecutionResult result = execute_local(job_of(GetParam()), {.steps = 2});
@@ -54,18 +54,18 @@ TEST_P(ExecutionTest, MeasuredIsPredicted) {
   EXPECT_TRUE(result.agree());
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, ExecutionTest, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Strategies, ExecutionTest, testing::ValuesIn(execution_cases()), execution_case_name);
 
 // The others that the executor can run, in the semantics that they have.
-std::vector<Case> further_cases() {
-  std::vector<Case> all;
+std::vector<ExecutionCase> further_cases() {
+  std::vector<ExecutionCase> all;
   for (const char* strategy : {"zero_redundancy", "mics", "megatron", "olmo_ddp"})
     for (std::int64_t ranks : {1, 2, 3, 4})
       for (std::int32_t micro_batches : {1, 3}) all.push_back({strategy, Semantics::framework, ranks, micro_batches, (ranks + micro_batches) % 2 == 0});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(FurtherStrategies, ExecutionTest, testing::ValuesIn(further_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(FurtherStrategies, ExecutionTest, testing::ValuesIn(further_cases()), execution_case_name);
 
 TEST(Execution, HybridShardingReducesWithinAndAcrossReplicas) {
   for (Semantics semantics : {Semantics::framework, Semantics::textbook})

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "cli/application.hpp"
+#include "file_content.hpp"
 #include "sim/core/node.hpp"
 
 namespace shardsim {
@@ -19,11 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-std::string content(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
+using test::content;
 
 struct Mutant {
   std::string text;     ///< of the scenario

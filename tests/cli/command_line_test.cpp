@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-constexpr const char* scenario =
+constexpr const char* tiny_scenario =
     "model: {preset: gpt2}\n"
     "cluster: {profile: clusters/h100-sxm.yaml, nodes: 1, gpus_per_node: 8}\n"
     "training: {sequence_length: 1024, micro_batch_size: 1, optimizer: adamw}\n"
@@ -82,7 +82,7 @@ TEST_F(CommandLine, ImportsNameAClusterThatTheScenarioFinds) {
 }
 
 TEST_F(CommandLine, PlanTellsMistakesByTheNameOfTheFlag) {
-  const std::string path = file("s.yaml", scenario);
+  const std::string path = file("s.yaml", tiny_scenario);
   const std::vector<std::pair<std::string, std::string>> wrong{{"--nodes", "0"},  {"--nodes", "1,,2"}, {"--nodes", "two"}, {"--tokens", "300B"},
                                                                {"--price", "-3"}, {"--global-batch", "0"}, {"--days", "0"}};
   for (const auto& [flag, value] : wrong) {
@@ -93,7 +93,7 @@ TEST_F(CommandLine, PlanTellsMistakesByTheNameOfTheFlag) {
 }
 
 TEST_F(CommandLine, SimulatesInEveryForm) {
-  const std::string path = file("s.yaml", scenario);
+  const std::string path = file("s.yaml", tiny_scenario);
   const Ran table = run({"simulate", path});
   EXPECT_EQ(table.code, ExitCode::done) << table.err;
   EXPECT_THAT(table.out, ContainsRegex("total +653.31 MB  6.00 Ψ"));  // 6 * 124,439,808 * 7 / 8
@@ -108,7 +108,7 @@ TEST_F(CommandLine, SimulatesInEveryForm) {
 }
 
 TEST_F(CommandLine, WritesFilesBesideTheReport) {
-  const std::string path = file("s.yaml", scenario), trace = (folder / "t.json").string(), dump = (folder / "d.txt").string(), html = (folder / "r.html").string();
+  const std::string path = file("s.yaml", tiny_scenario), trace = (folder / "t.json").string(), dump = (folder / "d.txt").string(), html = (folder / "r.html").string();
   const Ran ran = run({"simulate", path, "--trace", trace, "--dump-schedule", dump});
   EXPECT_EQ(ran.code, ExitCode::done) << ran.err;
   EXPECT_TRUE(read_json(Source{trace, content(trace)}));
@@ -122,25 +122,25 @@ TEST_F(CommandLine, WritesFilesBesideTheReport) {
 }
 
 TEST_F(CommandLine, SaysWhatIsWrongWithItsInput) {
-  const std::string path = file("s.yaml", std::string(scenario) + "strategi: 1\n");
+  const std::string path = file("s.yaml", std::string(tiny_scenario) + "strategi: 1\n");
   const Ran bad = run({"simulate", path, (folder / "none.yaml").string()});
   EXPECT_EQ(bad.code, ExitCode::bad_input);
   EXPECT_THAT(bad.err, HasSubstr("s.yaml:5:1: error: unknown key 'strategi'"));
   EXPECT_THAT(bad.err, HasSubstr("none.yaml: error: cannot read the file"));
   EXPECT_EQ(bad.out, "");
-  EXPECT_EQ(run({"simulate", file("g.yaml", scenario), "--trace", (folder / "no/such/t.json").string()}).code, ExitCode::environment);
+  EXPECT_EQ(run({"simulate", file("g.yaml", tiny_scenario), "--trace", (folder / "no/such/t.json").string()}).code, ExitCode::environment);
   EXPECT_EQ(run({}).code, ExitCode::bad_input);
   EXPECT_EQ(run({"--version"}).out, "shardsim " SHARDSIM_VERSION "\n");
 }
 
 TEST_F(CommandLine, CheckTellsOkFromFailedFromBroken) {
-  const std::string good = file("good.yaml", std::string(scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 6 * psi * (n - 1) / n}\n"
+  const std::string good = file("good.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 6 * psi * (n - 1) / n}\n"
                                                                      "  - {metric: memory.peak_bytes, at_most: 80 GiB}\n");
   const Ran ok = run({"check", good});
   EXPECT_EQ(ok.code, ExitCode::done) << ok.out << ok.err;
   EXPECT_EQ(ok.out, "2 checked, none failed\n");
 
-  const std::string wrong = file("wrong.yaml", std::string(scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 4 * psi * (n - 1) / n}\n");
+  const std::string wrong = file("wrong.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 4 * psi * (n - 1) / n}\n");
   const std::string junit = (folder / "j.xml").string();
   const Ran failed = run({"check", good, wrong, "--junit", junit});
   EXPECT_EQ(failed.code, ExitCode::no);
@@ -149,19 +149,19 @@ TEST_F(CommandLine, CheckTellsOkFromFailedFromBroken) {
   EXPECT_THAT(failed.out, HasSubstr("3 checked, 1 failed"));
   EXPECT_THAT(content(junit), HasSubstr("tests=\"3\" failures=\"1\" errors=\"0\""));
 
-  const Ran nothing = run({"check", file("none.yaml", scenario)});
+  const Ran nothing = run({"check", file("none.yaml", tiny_scenario)});
   EXPECT_EQ(nothing.code, ExitCode::no);
   EXPECT_THAT(nothing.out, HasSubstr("no expect block"));
 
-  const Ran broken = run({"check", file("broken.yaml", std::string(scenario) + "expect:\n  - {metric: memory.peak_bytes, equals: \"6 * psy * (n\"}\n")});
+  const Ran broken = run({"check", file("broken.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: memory.peak_bytes, equals: \"6 * psy * (n\"}\n")});
   EXPECT_EQ(broken.code, ExitCode::bad_input);
   EXPECT_THAT(broken.err, HasSubstr("broken.yaml:6:46: error: unknown name 'psy' in the formula"));
 }
 
 TEST_F(CommandLine, CheckSearchesFoldersAndSkipsWhatIsNoScenario) {
   const std::string expect = "expect:\n  - {metric: world_size, equals: n}\n";
-  file("in/a.yaml", scenario + expect);
-  file("in/deeper/b.yml", scenario + expect);
+  file("in/a.yaml", tiny_scenario + expect);
+  file("in/deeper/b.yml", tiny_scenario + expect);
   file("in/profile.yaml", "name: some cluster\n");
   file("in/.hidden/c.yaml", "model: [\n");
   EXPECT_EQ(run({"check", (folder / "in").string()}).out, "2 checked, none failed\n");
@@ -170,7 +170,7 @@ TEST_F(CommandLine, CheckSearchesFoldersAndSkipsWhatIsNoScenario) {
 }
 
 TEST_F(CommandLine, CheckUpdatesBaselinesAndNothingElse) {
-  const std::string before = std::string(scenario) + "expect:   # kept\n  - metric: traffic.sent_bytes_per_rank.total\n    baseline: 653308990   # old\n"
+  const std::string before = std::string(tiny_scenario) + "expect:   # kept\n  - metric: traffic.sent_bytes_per_rank.total\n    baseline: 653308990   # old\n"
                                                      "  - {metric: step.time_s, baseline: 9.5, relative: 0.02}\n";
   const std::string path = file("s.yaml", before);
   EXPECT_EQ(run({"check", path}).code, ExitCode::no);
@@ -189,7 +189,7 @@ TEST_F(CommandLine, CheckUpdatesBaselinesAndNothingElse) {
 
 TEST_F(CommandLine, CheckAnnotatesOnGithub) {
   setenv("GITHUB_ACTIONS", "true", 1);
-  const std::string path = file("s.yaml", std::string(scenario) + "expect:\n  - {metric: world_size, equals: 9}\n");
+  const std::string path = file("s.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: world_size, equals: 9}\n");
   EXPECT_THAT(run({"check", path, "--format", "json"}).err, HasSubstr("::error file=" + path + ",line=6,col="));
   unsetenv("GITHUB_ACTIONS");
 }
@@ -222,7 +222,7 @@ TEST_F(CommandLine, ListsWhatScenariosCanName) {
   int count = 0;
   for (; std::getline(lines, line) && !line.empty(); ++count) {
     const std::string name = line.substr(0, line.find(' '));
-    EXPECT_EQ(run({"simulate", file("s.yaml", scenario), "--set", "training.optimizer=" + name}).code, ExitCode::done) << name;
+    EXPECT_EQ(run({"simulate", file("s.yaml", tiny_scenario), "--set", "training.optimizer=" + name}).code, ExitCode::done) << name;
   }
   EXPECT_EQ(count, static_cast<int>(OptimizerKind::muon) + 1);
 }

@@ -16,6 +16,7 @@
 
 #include "cli/application.hpp"
 #include "cli/commands.hpp"
+#include "file_content.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim {
@@ -23,11 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string content(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
+using test::content;
 
 struct ShownCommand {
   std::string place;  ///< "README.md:12"

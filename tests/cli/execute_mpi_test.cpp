@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* tiny = SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml";
+constexpr const char* tiny_job = SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml";
 
 class Mpi : public testing::Test {
  protected:
@@ -28,7 +28,7 @@ class Mpi : public testing::Test {
 
   void SetUp() override {
     if (test::run_command("command -v mpirun").code != 0) GTEST_SKIP() << "there is no mpirun";
-    const std::string alone = shardsim("execute " + std::string(tiny) + " --backend mpi").output;
+    const std::string alone = shardsim("execute " + std::string(tiny_job) + " --backend mpi").output;
     if (alone.find("has no MPI") != std::string::npos) GTEST_SKIP() << "this build has no MPI";
   }
 
@@ -54,7 +54,7 @@ std::vector<std::int64_t> numbers(const Node& list) {
 TEST_F(Mpi, WithoutALauncherSaysHowToStart) {
   for (const char* command : {"execute %s --backend mpi", "calibrate mpi -o -"}) {
     std::string line = command;
-    if (const auto at = line.find("%s"); at != std::string::npos) line.replace(at, 2, tiny);
+    if (const auto at = line.find("%s"); at != std::string::npos) line.replace(at, 2, tiny_job);
     const auto ran = shardsim(line);
     EXPECT_EQ(ran.code, 3) << ran.output;
     EXPECT_THAT(ran.output, HasSubstr("mpirun -n 4 shardsim"));
@@ -67,7 +67,7 @@ class MpiRanks : public Mpi, public testing::WithParamInterface<int> {};
 TEST_P(MpiRanks, SendWhatIsPredicted) {
   for (const char* semantics : {"framework", "textbook"}) {
     const std::string report = (folder / "r.json").string();
-    const auto ran = mpirun(GetParam(), std::string("execute ") + tiny + " --backend mpi --steps 2 --strategies naive_dp,ddp,zero1,zero2,zero3,fsdp1,fsdp2 --report " +
+    const auto ran = mpirun(GetParam(), std::string("execute ") + tiny_job + " --backend mpi --steps 2 --strategies naive_dp,ddp,zero1,zero2,zero3,fsdp1,fsdp2 --report " +
                                             report + " --set strategy.semantics=" + semantics);
     ASSERT_EQ(ran.code, 0) << ran.output;
     const Node result = json("r.json");
@@ -86,20 +86,20 @@ TEST_P(MpiRanks, SendWhatIsPredicted) {
 INSTANTIATE_TEST_SUITE_P(Count, MpiRanks, testing::Values(2, 3, 4));
 
 TEST_F(Mpi, ReplicatedShardsHaveCommunicatorsOfTheirOwn) {
-  const auto ran = mpirun(4, std::string("execute ") + tiny + " --backend mpi --set 'strategy={name: fsdp2, replicate: 2}'");
+  const auto ran = mpirun(4, std::string("execute ") + tiny_job + " --backend mpi --set 'strategy={name: fsdp2, replicate: 2}'");
   EXPECT_EQ(ran.code, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("fsdp2"));
 }
 
 TEST_F(Mpi, AWrongByteOnTheWireIsFound) {
-  const auto ran = mpirun(2, std::string("execute ") + tiny + " --backend mpi", "SHARDSIM_FAULT=flip:1:5001");
+  const auto ran = mpirun(2, std::string("execute ") + tiny_job + " --backend mpi", "SHARDSIM_FAULT=flip:1:5001");
   EXPECT_EQ(ran.code, 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("EXCEEDS"));
 }
 
 TEST_F(Mpi, AKilledRankEndsTheJobAndLeavesNoReport) {
   const std::string report = (folder / "r.json").string();
-  const auto ran = mpirun(3, std::string("execute ") + tiny + " --backend mpi --report " + report, "SHARDSIM_FAULT=kill:1:1");
+  const auto ran = mpirun(3, std::string("execute ") + tiny_job + " --backend mpi --report " + report, "SHARDSIM_FAULT=kill:1:1");
   EXPECT_NE(ran.code, 0);
   EXPECT_LT(ran.seconds, 10);
   EXPECT_THAT(ran.output, HasSubstr("rank 1"));
@@ -115,7 +115,7 @@ TEST_F(Mpi, WrongInputIsToldOnce) {
 }
 
 TEST_F(Mpi, OtherRanksThanTheLaunchersAreRefused) {
-  const auto ran = mpirun(2, std::string("execute ") + tiny + " --backend mpi --ranks 3");
+  const auto ran = mpirun(2, std::string("execute ") + tiny_job + " --backend mpi --ranks 3");
   EXPECT_EQ(ran.code, 3);
   EXPECT_THAT(ran.output, HasSubstr("3 ranks are asked for, but the launcher started 2"));
 }
@@ -141,7 +141,7 @@ TEST_F(Mpi, SeveralHosts) {
   const std::string report = (folder / "r.json").string(), profile = (folder / "p.yaml").string();
   const std::string carried = test::in_laboratory(laboratory, [&] {
     const auto before = laboratory.sent_bytes();
-    const auto ran = mpirun_on_hosts(laboratory, std::string("execute ") + tiny + " --backend mpi --steps 6 --report " + report);
+    const auto ran = mpirun_on_hosts(laboratory, std::string("execute ") + tiny_job + " --backend mpi --steps 6 --report " + report);
     const auto after = laboratory.sent_bytes();
     if (ran.code != 0) return "execute: " + ran.output;
     if (const auto calibrated = mpirun_on_hosts(laboratory, "calibrate mpi --seconds 1 -o " + profile); calibrated.code != 0) return "calibrate: " + calibrated.output;

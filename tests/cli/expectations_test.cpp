@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using Outcome = CheckCase::Outcome;
 
-const Symbols symbols{{"psi", 1000}, {"n", 8}};
+const Symbols psi_and_n{{"psi", 1000}, {"n", 8}};
 const Json result(Json::Object{{"traffic", Json::Object{{"total", 3500}}},
                                {"memory", Json::Object{{"fits", true}, {"peak_phase", "backward"}}},
                                {"step", Json::Object{{"time_s", 3.3}}}});
@@ -29,13 +29,13 @@ Expectation equals(std::string metric, std::string formula) {
 }
 
 CheckCase checked(const Expectation& e) {
-  const auto out = check_expectation(e, result, symbols);
+  const auto out = check_expectation(e, result, psi_and_n);
   if (!out) throw std::runtime_error(out.error().text());
   return *out;
 }
 
 std::string problem(const Expectation& e) {
-  const auto out = check_expectation(e, result, symbols);
+  const auto out = check_expectation(e, result, psi_and_n);
   return out ? "none" : out.error().text();
 }
 

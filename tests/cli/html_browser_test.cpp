@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cli/application.hpp"
+#include "file_content.hpp"
 #include "reports/assets.hpp"
 #include "sim/core/node.hpp"
 
@@ -20,11 +21,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string content(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
+using test::content;
 
 std::string between(const std::string& text, const std::string& open, const std::string& close) {
   const std::size_t begin = text.find(open);
@@ -118,10 +115,10 @@ class HtmlInBrowser : public testing::Test {
   Node json, charts;
 };
 
-constexpr const char* tiny = SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml";
+constexpr const char* tiny_run = SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml";
 
 TEST_F(HtmlInBrowser, ShowsASimulation) {
-  ASSERT_NO_FATAL_FAILURE(open({"simulate", tiny}, "simulate"));
+  ASSERT_NO_FATAL_FAILURE(open({"simulate", tiny_run}, "simulate"));
   ASSERT_EQ(charts.items.size(), 4U);
   EXPECT_NEAR(stacked(0, 0), number(json, "step.time_s"), 1e-9);
   EXPECT_EQ(drawn(1, position(1, "peak"), "0.y"), number(json, "memory.peak_bytes"));
@@ -131,7 +128,7 @@ TEST_F(HtmlInBrowser, ShowsASimulation) {
 }
 
 TEST_F(HtmlInBrowser, ShowsAComparison) {
-  ASSERT_NO_FATAL_FAILURE(open({"compare", tiny, "--strategies", "ddp,zero1,fsdp2"}, "compare"));
+  ASSERT_NO_FATAL_FAILURE(open({"compare", tiny_run, "--strategies", "ddp,zero1,fsdp2"}, "compare"));
   ASSERT_EQ(charts.items.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string result = "results." + std::to_string(i) + ".", bar = std::to_string(i);
@@ -171,7 +168,7 @@ TEST_F(HtmlInBrowser, ShowsAPlanAndItsScaling) {
 }
 
 TEST_F(HtmlInBrowser, ShowsAnExecution) {
-  ASSERT_NO_FATAL_FAILURE(open({"execute", tiny, "--ranks", "2", "--strategies", "ddp,fsdp2"}, "execute"));
+  ASSERT_NO_FATAL_FAILURE(open({"execute", tiny_run, "--ranks", "2", "--strategies", "ddp,fsdp2"}, "execute"));
   ASSERT_EQ(charts.items.size(), 4U);
   for (std::size_t i = 0; i < 2; ++i) {
     const std::string run = "strategies." + std::to_string(i) + ".", bar = std::to_string(i);

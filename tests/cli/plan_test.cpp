@@ -13,7 +13,7 @@
 namespace shardsim {
 namespace {
 
-Scenario scenario(const std::string& text) {
+Scenario parsed_scenario(const std::string& text) {
   const auto root = read_yaml({"plan.yaml", text});
   if (!root) throw InputError(root.error());
   return value_or_throw(read_scenario(*root, "plan.yaml", ""));
@@ -21,7 +21,7 @@ Scenario scenario(const std::string& text) {
 
 /// Small enough to search exhaustively, with a GPU so small that not everything fits.
 Scenario small(const std::string& plan = "", const std::string& capacity = "6 GiB") {
-  return scenario(
+  return parsed_scenario(
       "model: {hf_config: {model_type: llama, hidden_size: 512, intermediate_size: 1536, num_hidden_layers: 4, num_attention_heads: 8, "
       "num_key_value_heads: 4, "
       "vocab_size: 32000, max_position_embeddings: 4096, tie_word_embeddings: false}}\n"

@@ -33,7 +33,7 @@ network: {nics_per_node: 2, nic_bandwidth: 200 Gbit/s}
   return text;
 }
 
-std::string problems_of(const std::string& text) {
+std::string profile_problems(const std::string& text) {
   const auto profile = read_profile(tree(text));
   return profile ? "" : profile.error().text();
 }
@@ -68,7 +68,7 @@ TEST(Profile, ReportsUnknownMissingAndNonPositiveKeysTogether) {
   std::string text = minimal();
   text.replace(text.find("capacity: 79.5 GiB"), 18, "capacty: 79.5 GiB");
   text.replace(text.find("200 GB/s"), 8, "0 GB/s");
-  const std::string problems = problems_of(text);
+  const std::string problems = profile_problems(text);
   EXPECT_THAT(problems, HasSubstr("p.yaml:4:3: error: "));
   EXPECT_THAT(problems, HasSubstr("did you mean 'capacity'?"));
   EXPECT_THAT(problems, HasSubstr("'ring_bandwidth' must be above zero"));
@@ -76,17 +76,17 @@ TEST(Profile, ReportsUnknownMissingAndNonPositiveKeysTogether) {
 
 TEST(Profile, SegmentsMustCoverEverySizeOnce) {
   const std::string head = minimal() + "collectives:\n  - collective: all_gather\n    ranks: 4\n    segments:\n";
-  EXPECT_THAT(problems_of(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"), HasSubstr("the last segment has no 'limit'"));
-  EXPECT_THAT(problems_of(head + "      - {limit: 2 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"
+  EXPECT_THAT(profile_problems(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"), HasSubstr("the last segment has no 'limit'"));
+  EXPECT_THAT(profile_problems(head + "      - {limit: 2 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"
                                  "      - {alpha: 1 us, algbw: 1 GB/s}\n"),
               HasSubstr("p.yaml:15:9: error: 'limit' must be above"));
-  EXPECT_EQ(problems_of(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {alpha: 1 us, algbw: 1 GB/s}\n"), "");
+  EXPECT_EQ(profile_problems(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {alpha: 1 us, algbw: 1 GB/s}\n"), "");
 }
 
 TEST(Profile, SamplesMustRise) {
   const std::string head = minimal() + "collectives:\n  - collective: all_gather\n    ranks: 4\n    samples:\n";
-  EXPECT_THAT(problems_of(head + "      - [2 KiB, 1 us, 1 us, 1 us, 3]\n      - [1 KiB, 1 us, 1 us, 1 us, 3]\n"), HasSubstr("sizes must rise"));
-  EXPECT_THAT(problems_of(head + "      - [2 KiB, 1 us]\n"), HasSubstr("[size, min, median, p90, repetitions]"));
+  EXPECT_THAT(profile_problems(head + "      - [2 KiB, 1 us, 1 us, 1 us, 3]\n      - [1 KiB, 1 us, 1 us, 1 us, 3]\n"), HasSubstr("sizes must rise"));
+  EXPECT_THAT(profile_problems(head + "      - [2 KiB, 1 us]\n"), HasSubstr("[size, min, median, p90, repetitions]"));
 }
 
 TEST(Profile, YamlReadsBackUnchanged) {
@@ -118,7 +118,7 @@ TEST(Profile, YamlReadsBackUnchanged) {
 
 TEST(Profile, APartNeedsNothingAndClaimsNothing) {
   const std::string text = "collectives:\n  - collective: all_reduce\n    ranks: 8\n    samples:\n      - [1 MiB, 1 us, 1 us, 1 us, 1]\n";
-  EXPECT_THAT(problems_of(text), HasSubstr("gpu"));
+  EXPECT_THAT(profile_problems(text), HasSubstr("gpu"));
   const auto part = read_profile(tree(text), Completeness::part);
   ASSERT_TRUE(part) << part.error().text();
   EXPECT_THAT(to_yaml(*part), ::testing::Not(HasSubstr("gpu")));

@@ -12,7 +12,7 @@
 namespace shardsim {
 namespace {
 
-constexpr StreamId main_stream = ScheduleBuilder::compute_stream();
+constexpr StreamId only_stream = ScheduleBuilder::compute_stream();
 
 TEST(Engine, StreamsAreFirstInFirstOutAndRunBesideEachOther) {
   HandMade h;
@@ -100,7 +100,7 @@ TEST(Engine, SynchronizeWaitsForEverythingIssued) {
 TEST(Engine, UpdateOnTheHostKeepsItBusy) {
   HandMade h;
   h.compute("a", 4);
-  const OpId cpu_adam = h.update(main_stream, "cpu_adam", 30, 2, true);
+  const OpId cpu_adam = h.update(only_stream, "cpu_adam", 30, 2, true);
   const StreamId side = h.builder.stream("side");
   h.builder.wait(side, cpu_adam);
   const OpId upload = h.copy(side, "upload", 5);
@@ -176,7 +176,7 @@ TEST(Engine, ProgramsMeetAtCollectives) {
     compute[i] = h->compute("compute", i == 0 ? 10 : 14);
     h->builder.wait(gather, compute[i]);
     gathered[i] = h->collective(gather, shard, "gather", i == 0 ? 5 : 6);
-    h->builder.wait(main_stream, gathered[i]);
+    h->builder.wait(only_stream, gathered[i]);
     after[i] = h->compute("after", 1);
     ++i;
   }
@@ -202,8 +202,8 @@ TEST(Engine, ReportsDeadlock) {
   for (HandMade* h : {&a, &b}) {
     const CommunicatorId x = h->builder.communicator("x", "x", 8), y = h->builder.communicator("y", "y", 8);
     const bool turned = h == &b;
-    h->collective(main_stream, turned ? y : x, turned ? "on_y" : "on_x", 1);
-    h->collective(main_stream, turned ? x : y, turned ? "on_x" : "on_y", 1);
+    h->collective(only_stream, turned ? y : x, turned ? "on_y" : "on_x", 1);
+    h->collective(only_stream, turned ? x : y, turned ? "on_x" : "on_y", 1);
   }
   const std::array programs{a.program(), b.program()};
   try {
@@ -218,8 +218,8 @@ TEST(Engine, ReportsDeadlock) {
 
 TEST(Engine, ReportsCollectivesThatDoNotMatch) {
   HandMade a, b;
-  a.collective(main_stream, a.builder.communicator("x", "x", 8), "gather", 1);
-  b.collective(main_stream, b.builder.communicator("x", "x", 8), "reduce", 1, 0, 0, Collective::reduce_scatter);
+  a.collective(only_stream, a.builder.communicator("x", "x", 8), "gather", 1);
+  b.collective(only_stream, b.builder.communicator("x", "x", 8), "reduce", 1, 0, 0, Collective::reduce_scatter);
   const std::array programs{a.program(), b.program()};
   EXPECT_THROW((void)simulate(programs, {}), std::logic_error);
   HandMade idle;

@@ -60,13 +60,13 @@ TEST_P(BatchShape, AScheduleOfAnotherShapeIsTheOneThatWouldBeWritten) {
   }
 }
 
-std::vector<std::string> names() {
+std::vector<std::string> shaped_strategies() {
   std::vector<std::string> all;
   for (const StrategyInfo& info : strategies()) all.push_back(info.name);
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, BatchShape, ::testing::ValuesIn(names()), [](const auto& name) { return name.param; });
+INSTANTIATE_TEST_SUITE_P(Strategies, BatchShape, ::testing::ValuesIn(shaped_strategies()), [](const auto& name) { return name.param; });
 
 TEST(ShareOps, NotWhereAnythingElseDiffers) {
   const auto [job, other] = two_shapes("gpt2", "fsdp2", {.ranks = 8});

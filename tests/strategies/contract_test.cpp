@@ -75,7 +75,7 @@ TEST_P(EveryStrategy, OneRankSendsNothing) {
 }
 
 /// The collectives of a rank as text: what its partners must issue too, in the same order.
-std::string collectives(const Schedule& schedule) {
+std::string collectives_text(const Schedule& schedule) {
   std::string text;
   for (const Op& op : schedule.ops)
     if (const auto* c = std::get_if<Communicate>(&op.action))
@@ -87,9 +87,9 @@ std::string collectives(const Schedule& schedule) {
 TEST_P(EveryStrategy, AllRanksIssueTheSameCollectives) {
   for (Semantics semantics : {Semantics::framework, Semantics::textbook}) {
     JobOptions options{.ranks = 3, .micro_batches = 2, .semantics = semantics};
-    const std::string first = collectives(valid_schedule(make_job(toy(), GetParam(), options)));
+    const std::string first = collectives_text(valid_schedule(make_job(toy(), GetParam(), options)));
     for (options.rank = 1; options.rank < options.ranks; ++options.rank)
-      EXPECT_EQ(collectives(valid_schedule(make_job(toy(), GetParam(), options))), first) << options.rank;
+      EXPECT_EQ(collectives_text(valid_schedule(make_job(toy(), GetParam(), options))), first) << options.rank;
   }
 }
 

@@ -17,22 +17,22 @@ std::vector<std::int64_t> all_reduce_bytes(const Schedule& schedule) {
   return sizes;
 }
 
-JobOptions fp32(std::int64_t n) { return {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .sequence = 1}; }
+JobOptions fp32_job(std::int64_t n) { return {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .sequence = 1}; }
 
 // pytorch#48880: ResNet-18 on 4 GPUs, caps 25 and 35 MiB, first bucket 1 MiB.
 TEST(DdpBuckets, ResNet18) {
   const auto model = preset_named("resnet-18");
-  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(model, "ddp", fp32(4)))), ElementsAre(2052000, 28852224, 15853824));
-  JobOptions wide = fp32(4);
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(model, "ddp", fp32_job(4)))), ElementsAre(2052000, 28852224, 15853824));
+  JobOptions wide = fp32_job(4);
   wide.options = {{"bucket_cap_mb", 35.0}, {"first_bucket_mb", 1.0}};
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(model, "ddp", wide))), ElementsAre(2052000, 38297600, 6408448));
-  EXPECT_EQ(sent(model, "ddp", fp32(4)), 70137072);
+  EXPECT_EQ(sent(model, "ddp", fp32_job(4)), 70137072);
 }
 
 TEST(DdpBytes, ToyWithFp32Gradients) {
-  EXPECT_EQ(sent(toy(), "ddp", fp32(2)), 7920);
-  EXPECT_EQ(sent(toy(), "ddp", fp32(4)), 11880);
-  EXPECT_EQ(sent(toy(), "ddp", fp32(8)), 13860);
+  EXPECT_EQ(sent(toy(), "ddp", fp32_job(2)), 7920);
+  EXPECT_EQ(sent(toy(), "ddp", fp32_job(4)), 11880);
+  EXPECT_EQ(sent(toy(), "ddp", fp32_job(8)), 13860);
 }
 
 TEST(DdpBytes, Llama2_7BDoesNotDependOnAccumulation) {
@@ -40,14 +40,14 @@ TEST(DdpBytes, Llama2_7BDoesNotDependOnAccumulation) {
 }
 
 TEST(DdpBytes, WithoutNoSyncEveryMicroBatchIsReduced) {
-  JobOptions each = fp32(4);
+  JobOptions each = fp32_job(4);
   each.micro_batches = 3;
   each.options = {{"no_sync", false}};
   EXPECT_EQ(sent(toy(), "ddp", each), 3 * 11880);
 }
 
 TEST(DdpFirstIteration, HasOneBucketAndNoOverlap) {
-  JobOptions cold = fp32(4);
+  JobOptions cold = fp32_job(4);
   cold.warm = false;
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(preset_named("resnet-18"), "ddp", cold))), ElementsAre(46758048));
 }
@@ -55,7 +55,7 @@ TEST(DdpFirstIteration, HasOneBucketAndNoOverlap) {
 // Toy T in fp32: embedding and head 3,232 bytes each, a block 712, the norm 32. Rebuilt buckets follow arrival: head | norm, blocks, embedding.
 // Looking for unused parameters keeps the first iteration's buckets for good: by definition, embedding | the rest, launched in reverse.
 TEST(DdpUnused, BucketsStayInDefinitionOrder) {
-  JobOptions job = fp32(4);
+  JobOptions job = fp32_job(4);
   job.options = {{"first_bucket_mb", 0.001}, {"bucket_cap_mb", 0.002}};
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(3232, 4688));
   job.options.emplace_back("find_unused_parameters", true);
@@ -70,7 +70,7 @@ TEST(DdpUnused, BucketsStayInDefinitionOrder) {
 // A static graph's first iteration reduces nothing before backward has ended; from the second on it overlaps.
 TEST(DdpFirstIteration, OfAStaticGraphReducesAfterBackward) {
   for (const bool warm : {false, true}) {
-    JobOptions job = fp32(4);
+    JobOptions job = fp32_job(4);
     job.warm = warm;
     job.options = {{"static_graph", true}, {"bucket_cap_mb", 0.001}};
     const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "ddp", job));
@@ -84,7 +84,7 @@ TEST(DdpFirstIteration, OfAStaticGraphReducesAfterBackward) {
 }
 
 TEST(DdpUnused, MapIsControlTraffic) {
-  JobOptions job = fp32(4);
+  JobOptions job = fp32_job(4);
   job.options = {{"find_unused_parameters", true}};
   const OwnedJob owned = make_job(toy(), "ddp", job);
   const Traffic traffic = traffic_of(owned);
@@ -108,7 +108,7 @@ TEST(DdpMemory, BucketViewsSaveACopy) {
 
 // All-reduce k starts only after bucket k is complete, and in bucket order.
 TEST(DdpOrder, BucketsLaunchInIndexOrderBeforeBackwardEnds) {
-  JobOptions job = fp32(4);
+  JobOptions job = fp32_job(4);
   job.options = {{"bucket_cap_mb", 0.001}};  // one bucket for each parameter of 64 x 64
   const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "ddp", job));
   std::vector<std::string> order;

@@ -12,11 +12,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-JobOptions mixed(std::int64_t n) { return {.ranks = n, .reduce = DType::fp32}; }
+JobOptions reduce_fp32(std::int64_t n) { return {.ranks = n, .reduce = DType::fp32}; }
 
 TEST(Fsdp1Bytes, ToyWithOriginalParameters) {
   for (const auto& [n, expected] : std::vector<std::pair<std::int64_t, std::int64_t>>{{2, 6344}, {4, 9516}, {8, 11102}}) {
-    JobOptions options = mixed(n);
+    JobOptions options = reduce_fp32(n);
     options.options = {{"use_orig_params", true}};
     EXPECT_EQ(sent(toy(), "fsdp1", options), expected) << n;
   }

@@ -11,7 +11,7 @@ namespace {
 using Given = std::vector<std::pair<std::string, Options::Value>>;
 
 /// Gigabytes (1e9) sent by a rank in a step: on 8 ranks with 1 and 4 micro-batches, on 64 ranks with 1 and 4.
-struct Row {
+struct BytesRow {
   const char* strategy;
   std::array<double, 4> gigabytes;
   Given options{};
@@ -20,10 +20,10 @@ struct Row {
   std::int64_t shard = 0;         ///< HSDP's shard group
 };
 
-class LlamaBytes : public ::testing::TestWithParam<Row> {};
+class LlamaBytes : public ::testing::TestWithParam<BytesRow> {};
 
 TEST_P(LlamaBytes, EqualTheTable) {
-  const Row& row = GetParam();
+  const BytesRow& row = GetParam();
   std::size_t column = 0;
   for (const std::int64_t n : {8, 64})
     for (const std::int32_t g : {1, 4}) {
@@ -43,17 +43,17 @@ const JobOptions in_fp32{.parameters = DType::fp32, .gradients = DType::fp32, .m
 
 INSTANTIATE_TEST_SUITE_P(
     Llama2_7B, LlamaBytes,
-    ::testing::Values(Row{"ddp", {23.584, 23.584, 26.533, 26.533}}, Row{"ddp", {47.169, 47.169, 53.065, 53.065}, {}, in_fp32},
-                      Row{"zero1", {35.377, 35.377, 39.799, 39.799}}, Row{"zero_redundancy", {35.377, 35.377, 39.799, 39.799}, {}, {}, true},
-                      Row{"megatron", {35.377, 35.377, 39.799, 39.799}}, Row{"zero1", {23.584, 23.584, 26.533, 26.533}, {{"use_multi_rank_bucket_allreduce", false}}, {}, true},
-                      Row{"zero2", {35.377, 106.130, 39.799, 119.396}}, Row{"zero3", {35.377, 141.507, 39.799, 159.195}, {}, papers},
-                      Row{"zero3", {33.651, 134.604, 37.858, 151.429}}, Row{"zero3", {34.497, 137.988, 38.809, 155.236}, {{"stage3_prefetch_bucket_size", std::int64_t{0}}}},
-                      Row{"fsdp1", {34.918, 139.672, 39.283, 157.131}}, Row{"fsdp2", {34.918, 139.672, 39.283, 157.131}},
-                      Row{"fsdp2", {46.710, 186.841, 52.549, 210.196}, {}, reduced_in_fp32},
-                      Row{"fsdp2", {46.710, 116.087, 52.549, 130.598}, {{"requires_gradient_sync", false}}, reduced_in_fp32},
-                      Row{"fsdp2", {35.377, 141.507, 39.799, 159.195}, {{"reshard_after_forward", std::string("false")}}, reduced_in_fp32},
-                      Row{"fsdp2", {46.710, 186.841, 52.606, 210.425}, {}, reduced_in_fp32, false, 8}, Row{"olmo_ddp", {58.961, 58.961, 66.331, 66.331}}),
-    [](const ::testing::TestParamInfo<Row>& row) { return std::string(row.param.strategy) + std::to_string(row.index); });
+    ::testing::Values(BytesRow{"ddp", {23.584, 23.584, 26.533, 26.533}}, BytesRow{"ddp", {47.169, 47.169, 53.065, 53.065}, {}, in_fp32},
+                      BytesRow{"zero1", {35.377, 35.377, 39.799, 39.799}}, BytesRow{"zero_redundancy", {35.377, 35.377, 39.799, 39.799}, {}, {}, true},
+                      BytesRow{"megatron", {35.377, 35.377, 39.799, 39.799}}, BytesRow{"zero1", {23.584, 23.584, 26.533, 26.533}, {{"use_multi_rank_bucket_allreduce", false}}, {}, true},
+                      BytesRow{"zero2", {35.377, 106.130, 39.799, 119.396}}, BytesRow{"zero3", {35.377, 141.507, 39.799, 159.195}, {}, papers},
+                      BytesRow{"zero3", {33.651, 134.604, 37.858, 151.429}}, BytesRow{"zero3", {34.497, 137.988, 38.809, 155.236}, {{"stage3_prefetch_bucket_size", std::int64_t{0}}}},
+                      BytesRow{"fsdp1", {34.918, 139.672, 39.283, 157.131}}, BytesRow{"fsdp2", {34.918, 139.672, 39.283, 157.131}},
+                      BytesRow{"fsdp2", {46.710, 186.841, 52.549, 210.196}, {}, reduced_in_fp32},
+                      BytesRow{"fsdp2", {46.710, 116.087, 52.549, 130.598}, {{"requires_gradient_sync", false}}, reduced_in_fp32},
+                      BytesRow{"fsdp2", {35.377, 141.507, 39.799, 159.195}, {{"reshard_after_forward", std::string("false")}}, reduced_in_fp32},
+                      BytesRow{"fsdp2", {46.710, 186.841, 52.606, 210.425}, {}, reduced_in_fp32, false, 8}, BytesRow{"olmo_ddp", {58.961, 58.961, 66.331, 66.331}}),
+    [](const ::testing::TestParamInfo<BytesRow>& row) { return std::string(row.param.strategy) + std::to_string(row.index); });
 
 }  // namespace
 }  // namespace shardsim::testing

@@ -8,7 +8,7 @@
 namespace shardsim::testing {
 namespace {
 
-constexpr std::int64_t psi = 3 * 64 * 64;
+constexpr std::int64_t toy_psi = 3 * 64 * 64;
 
 std::int64_t states(OptimizerKind kind, std::optional<DType> master) {
   const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .master = master, .optimizer = kind});
@@ -25,11 +25,11 @@ TEST_P(States, BytesHeld) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, States,
-                         ::testing::Values(Expected{OptimizerKind::sgd, 4 * psi, 0}, Expected{OptimizerKind::momentum, 8 * psi, 4 * psi},
-                                           Expected{OptimizerKind::adam, 12 * psi, 8 * psi}, Expected{OptimizerKind::adamw, 12 * psi, 8 * psi},
-                                           Expected{OptimizerKind::lion, 8 * psi, 4 * psi}, Expected{OptimizerKind::adamw_8bit, 6 * psi, 2 * psi},
-                                           Expected{OptimizerKind::muon, 8 * psi, 4 * psi},
-                                           Expected{OptimizerKind::adafactor, 4 * psi + 3 * 4 * 128, 3 * 4 * 128}));
+                         ::testing::Values(Expected{OptimizerKind::sgd, 4 * toy_psi, 0}, Expected{OptimizerKind::momentum, 8 * toy_psi, 4 * toy_psi},
+                                           Expected{OptimizerKind::adam, 12 * toy_psi, 8 * toy_psi}, Expected{OptimizerKind::adamw, 12 * toy_psi, 8 * toy_psi},
+                                           Expected{OptimizerKind::lion, 8 * toy_psi, 4 * toy_psi}, Expected{OptimizerKind::adamw_8bit, 6 * toy_psi, 2 * toy_psi},
+                                           Expected{OptimizerKind::muon, 8 * toy_psi, 4 * toy_psi},
+                                           Expected{OptimizerKind::adafactor, 4 * toy_psi + 3 * 4 * 128, 3 * 4 * 128}));
 
 std::int64_t temporaries(Optimizer::Implementation implementation) {
   OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2});
@@ -42,7 +42,7 @@ std::int64_t temporaries(Optimizer::Implementation implementation) {
 
 // foreach keeps one fp32 list for sqrt(v); fused needs nothing; the loop two tensors of the largest size.
 TEST(StepTemporaries, DependOnTheImplementation) {
-  EXPECT_EQ(temporaries(Optimizer::Implementation::foreach), 4 * psi);
+  EXPECT_EQ(temporaries(Optimizer::Implementation::foreach), 4 * toy_psi);
   EXPECT_EQ(temporaries(Optimizer::Implementation::fused), 0);
   EXPECT_EQ(temporaries(Optimizer::Implementation::for_loop), 2 * 4 * 64 * 64);
 }
@@ -71,7 +71,7 @@ TEST(GradScaler, AllReducesTheFlagOfShards) {
 TEST(LazyStates, AppearInTheFirstStep) {
   const OwnedJob owned = make_job(equal_blocks(3), "ddp", {.ranks = 2, .warm = false});
   const Memory memory = fold_memory(valid_schedule(owned), 1);
-  EXPECT_EQ(memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value(), 4 * psi);  // the master copy
+  EXPECT_EQ(memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value(), 4 * toy_psi);  // the master copy
   EXPECT_EQ(memory.peak_phase, Phase::step);
 }
 

@@ -8,10 +8,10 @@
 namespace shardsim::testing {
 namespace {
 
-const std::vector<std::string> names{"naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
+const std::vector<std::string> textbook_names{"naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
 
 TEST(Textbook, FormulaEqualsScheduleOverAGrid) {
-  for (const std::string& name : names)
+  for (const std::string& name : textbook_names)
     for (const auto& architecture : {toy(), equal_blocks(3, 5), preset_named("gpt2")})
       for (std::int64_t n : {1, 2, 3, 4, 8, 64})
         for (std::int32_t g : {1, 3})

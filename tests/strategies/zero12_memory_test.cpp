@@ -15,11 +15,11 @@ using ::testing::IsEmpty;
 constexpr std::int64_t psi = 1980, flat = 1984, n = 4, partition = flat / n;
 constexpr std::int64_t bucket = 3000;
 
-struct Case {
+struct MemoryCase {
   std::shared_ptr<const Model> model = toy_model();
   Job job;
 
-  Case(const std::string& strategy, std::int32_t micro_batches) {
+  MemoryCase(const std::string& strategy, std::int32_t micro_batches) {
     job.model = model.get();
     job.strategy.name = strategy;
     job.world_size = n;
@@ -38,7 +38,7 @@ std::int64_t before_the_step(const Schedule& schedule, Category category) { retu
 
 TEST(Zero12Memory, ParametersAreWholeAndStatesSharded) {
   for (const char* strategy : {"zero1", "zero2"}) {
-    const Schedule schedule = Case(strategy, 1).schedule();
+    const Schedule schedule = MemoryCase(strategy, 1).schedule();
     EXPECT_EQ(before_the_step(schedule, Category::parameters), 2 * flat);
     EXPECT_EQ(before_the_step(schedule, Category::optimizer_states), 12 * partition);
     EXPECT_EQ(before_the_step(schedule, Category::gradients), 0);
@@ -46,26 +46,26 @@ TEST(Zero12Memory, ParametersAreWholeAndStatesSharded) {
 }
 
 TEST(Zero12Memory, Stage1KeepsAllGradientsBetweenMicroBatches) {
-  const Schedule schedule = Case("zero1", 2).schedule();
+  const Schedule schedule = MemoryCase("zero1", 2).schedule();
   EXPECT_EQ(alive_at_end_of(schedule, Phase::backward, 0, in_category(Category::gradients)), 2 * psi);
   // At the boundary only whole parameters that touch the partition are left: on rank 0 the embedding.
   EXPECT_EQ(alive_at_end_of(schedule, Phase::backward, 1, in_category(Category::gradients)), 2 * 808);
 }
 
 TEST(Zero12Memory, Stage2KeepsWholeParametersThatTouchThePartition) {
-  Case second("zero2", 2);
+  MemoryCase second("zero2", 2);
   second.job.rank = 1;  // elements 496 to 992: embed 808, then 80, 10, 80, 8 and the next 80
   const Schedule schedule = second.schedule();
   const std::int64_t owned = 2 * (808 + 80 + 10 + 80 + 8 + 80);
   EXPECT_EQ(alive_at_end_of(schedule, Phase::backward, 0, in_category(Category::gradients)), owned);
   EXPECT_EQ(alive_at_end_of(schedule, Phase::backward, 1, in_category(Category::gradients)), owned);
   EXPECT_EQ(most_alive(schedule, labelled("grads_in_partition")), 2 * owned) << "a second partition in later micro-batches";
-  EXPECT_EQ(most_alive(Case("zero2", 1).schedule(), labelled("grads_in_partition")), 2 * 808);
+  EXPECT_EQ(most_alive(MemoryCase("zero2", 1).schedule(), labelled("grads_in_partition")), 2 * 808);
 }
 
 TEST(Zero12Memory, TheBucketBufferIsAlwaysWhole) {
   for (const char* strategy : {"zero1", "zero2"}) {
-    Case one(strategy, 2);
+    MemoryCase one(strategy, 2);
     EXPECT_EQ(most_alive(one.schedule(), labelled("ipg buffer")), 2 * bucket);
     // Stage 1 keeps it through the next micro-batch's forward; stage 2 frees it in every epilogue.
     EXPECT_EQ(alive_at_end_of(one.schedule(), Phase::backward, 0, labelled("ipg buffer")), std::string_view(strategy) == "zero1" ? 2 * bucket : 0);
@@ -78,27 +78,27 @@ TEST(Zero12Memory, TheBucketBufferIsAlwaysWhole) {
 }
 
 TEST(Zero12Memory, SlicesAreFlattenedForTheAllReduce) {
-  EXPECT_EQ(most_alive(Case("zero1", 1).schedule(), labelled("flatten")), 2 * psi);
-  Case plain("zero1", 1);
+  EXPECT_EQ(most_alive(MemoryCase("zero1", 1).schedule(), labelled("flatten")), 2 * psi);
+  MemoryCase plain("zero1", 1);
   plain.job.strategy.options.set("reduce_scatter", false);
   EXPECT_EQ(most_alive(plain.schedule(), labelled("flatten")), 0) << "one all-reduce in place";
-  Case alone("zero1", 1);
+  MemoryCase alone("zero1", 1);
   alone.job.world_size = 1;
   EXPECT_EQ(most_alive(alone.schedule(), labelled("flatten")), 0) << "one owner: flatten of one tensor is a view";
 }
 
 TEST(Zero12Memory, TheStepCastsThePartitionGroupByGroup) {
-  Case other("zero2", 1);
+  MemoryCase other("zero2", 1);
   other.job.rank = 1;
   const Schedule schedule = other.schedule();
   EXPECT_EQ(most_alive(schedule, labelled("flat_grad_partition")), 2 * partition);
   EXPECT_EQ(most_alive(schedule, labelled("single_grad_partition")), 4 * partition);
   EXPECT_EQ(most_alive(schedule, labelled("g.double")), 8 * 312) << "the largest slice: what the embedding leaves to rank 1";
-  EXPECT_EQ(most_alive(Case("zero2", 1).schedule(), labelled("flat_grad_partition")), 0) << "rank 0 owns one slice: no copy to flatten it";
+  EXPECT_EQ(most_alive(MemoryCase("zero2", 1).schedule(), labelled("flat_grad_partition")), 0) << "rank 0 owns one slice: no copy to flatten it";
 }
 
 TEST(Zero12Memory, WithoutContiguousGradientsTheyAreReducedFromWhereTheyAre) {
-  Case each("zero2", 2);
+  MemoryCase each("zero2", 2);
   each.job.strategy.options.set("contiguous_gradients", false);
   const Schedule schedule = each.schedule();
   EXPECT_EQ(most_alive(schedule, labelled("flatten")), 2 * psi);
@@ -107,7 +107,7 @@ TEST(Zero12Memory, WithoutContiguousGradientsTheyAreReducedFromWhereTheyAre) {
 }
 
 TEST(Zero12Memory, Bf16OptimizerKeepsAllGradientsTwice) {
-  Case bf16("zero1", 2);
+  MemoryCase bf16("zero1", 2);
   bf16.job.training.precision.gradients = DType::fp32;
   const Schedule schedule = bf16.schedule();
   EXPECT_EQ(before_the_step(schedule, Category::gradients), 4 * flat);
@@ -117,7 +117,7 @@ TEST(Zero12Memory, Bf16OptimizerKeepsAllGradientsTwice) {
 }
 
 TEST(Zero12Memory, Fp16WithFp32AccumulationKeepsAnFp32Sum) {
-  Case fp16("zero1", 2);
+  MemoryCase fp16("zero1", 2);
   fp16.job.training.precision.parameters = DType::fp16;
   fp16.job.training.precision.gradients = DType::fp32;
   const Schedule schedule = fp16.schedule();
@@ -127,7 +127,7 @@ TEST(Zero12Memory, Fp16WithFp32AccumulationKeepsAnFp32Sum) {
 
 TEST(Zero12Memory, OffloadLeavesParametersAndBucketsOnTheGpu) {
   for (const char* strategy : {"zero1", "zero2"}) {
-    Case cpu(strategy, 2);
+    MemoryCase cpu(strategy, 2);
     cpu.job.training.offload.optimizer = OffloadTarget::cpu;
     const Schedule schedule = cpu.schedule();
     EXPECT_EQ(before_the_step(schedule, Category::optimizer_states), 0);
@@ -147,14 +147,14 @@ TEST(Zero12Memory, OffloadLeavesParametersAndBucketsOnTheGpu) {
 }
 
 TEST(Zero12Memory, PureBf16KeepsABf16Partition) {
-  Case pure("zero2", 1);
+  MemoryCase pure("zero2", 1);
   pure.job.training.precision.master.reset();
   pure.job.training.precision.moments = DType::bf16;
   EXPECT_EQ(before_the_step(pure.schedule(), Category::optimizer_states), 6 * partition);
 }
 
 TEST(Zero12Memory, TheFirstStepMakesTheMoments) {
-  Case first("zero1", 1);
+  MemoryCase first("zero1", 1);
   first.job.training.warm = false;
   EXPECT_EQ(alive_at_end_of(first.schedule(), Phase::backward, 0, in_category(Category::optimizer_states)), 4 * partition);
 }

@@ -20,7 +20,7 @@ OwnedJob keeping(const std::string& strategy, JobOptions options) {
   return owned;
 }
 
-constexpr std::int64_t psi = 3 * 64 * 64;
+constexpr std::int64_t three_squares = 3 * 64 * 64;
 
 std::int64_t gradients_after(const Schedule& schedule) { return alive_after(schedule, in_category(Category::gradients)).back(); }
 std::int64_t gradients_before(const Schedule& schedule) { return alive_after(schedule, in_category(Category::gradients)).front(); }
@@ -34,8 +34,8 @@ TEST(ZeroGrad, ShardsKeepTheirGradients) {
     for (const bool warm : {true, false})
       for (const std::int32_t g : {1, 2}) {
         const Schedule s = valid_schedule(keeping(strategy, {.ranks = 4, .micro_batches = g, .reduce = DType::fp32, .warm = warm}));
-        EXPECT_EQ(gradients_before(s), warm ? 4 * psi / 4 : 0) << strategy;
-        EXPECT_EQ(gradients_after(s), 4 * psi / 4) << strategy;
+        EXPECT_EQ(gradients_before(s), warm ? 4 * three_squares / 4 : 0) << strategy;
+        EXPECT_EQ(gradients_after(s), 4 * three_squares / 4) << strategy;
         EXPECT_EQ(zero_fills(s), 3U) << strategy;
         EXPECT_EQ(bytes_sent(s), bytes_sent(valid_schedule(make_job(equal_blocks(3), strategy, {.ranks = 4, .micro_batches = g, .reduce = DType::fp32, .warm = warm}))));
       }
@@ -46,15 +46,15 @@ TEST(ZeroGrad, PartialShardsAreNotTheGradient) {
   for (const bool warm : {true, false}) {
     const Schedule s = valid_schedule(keeping("fsdp2", {.ranks = 4, .micro_batches = 3, .reduce = DType::fp32, .warm = warm,
                                                         .options = {{"replicate", std::int64_t{2}}, {"requires_all_reduce", false}}}));
-    EXPECT_EQ(gradients_after(s), 4 * psi / 2);
+    EXPECT_EQ(gradients_after(s), 4 * three_squares / 2);
   }
 }
 
 /// DDP: gradients stay beside their buckets, or stay views of them: nothing is allocated in backward then.
 TEST(ZeroGrad, DdpKeepsGradientsOrViews) {
   const Schedule plain = valid_schedule(keeping("ddp", {.ranks = 4}));
-  EXPECT_EQ(gradients_before(plain), 2 * psi);
-  EXPECT_EQ(most_alive(plain, in_category(Category::gradients)), 2 * psi);
+  EXPECT_EQ(gradients_before(plain), 2 * three_squares);
+  EXPECT_EQ(most_alive(plain, in_category(Category::gradients)), 2 * three_squares);
   const Given view{{"gradient_as_bucket_view", true}};
   const Schedule views = valid_schedule(keeping("ddp", {.ranks = 4, .options = view}));
   EXPECT_EQ(most_alive(views, labelled(".grad")), 0);
