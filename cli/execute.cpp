@@ -87,7 +87,8 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
     output->write(report_text(arguments, summary));
     output->commit();
   }
-  return agree ? ExitCode::done : ExitCode::no;
+  // A launcher ends the job when a rank says no, with what the others have not printed yet: only the rank that reports says it.
+  return agree || !html ? ExitCode::done : ExitCode::no;
 }
 
 /// Of the ranks that a launcher has started, one tells what is wrong with the input.

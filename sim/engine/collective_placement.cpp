@@ -45,6 +45,7 @@ ByteRate RingPath::bandwidth() const {
 std::string RingPath::bottleneck() const {
   if (!crosses_nodes() || network != bandwidth()) return fmt::format("ring inside the node, {}", to_text(intra));
   if (network < nic_bandwidth * nics * (1 - 1e-9)) return fmt::format("{}, {} for a ring", across_link, to_text(network));
+  if (nics < 1) return fmt::format("{:.3g} of a NIC of {}", nics, to_text(nic_bandwidth));  // rings beside each other share it
   return fmt::format("{:g} NIC{} x {}", nics, nics == 1 ? "" : "s", to_text(nic_bandwidth));
 }
 

@@ -51,7 +51,9 @@ TEST(RingPath, ReplicaRingsShareTheNics) {
   EXPECT_FALSE(replicas.uses_fabric());
   EXPECT_DOUBLE_EQ(replicas.bandwidth().base(), 50e9);
   EXPECT_EQ(replicas.bottleneck(), "1 NIC x 50.0 GB/s");
-  EXPECT_DOUBLE_EQ(path_of(cluster_of(4, 8, 4, 367, 50), 4, 8).bandwidth().base(), 25e9);
+  const RingPath halves = path_of(cluster_of(4, 8, 4, 367, 50), 4, 8);
+  EXPECT_DOUBLE_EQ(halves.bandwidth().base(), 25e9);
+  EXPECT_EQ(halves.bottleneck(), "0.5 of a NIC of 50.0 GB/s");
 }
 
 TEST(FlatRing, CountsStepsInsideAndAcross) {
