@@ -101,7 +101,7 @@ TEST_F(Mpi, AKilledRankEndsTheJobAndLeavesNoReport) {
   const std::string report = (folder / "r.json").string();
   const auto ran = mpirun(3, std::string("execute ") + tiny_job + " --backend mpi --report " + report, "SHARDSIM_FAULT=kill:1:1");
   EXPECT_NE(ran.code, 0);
-  EXPECT_LT(ran.seconds, 10);
+  EXPECT_LT(ran.seconds, 30);  // about 3 on a quiet machine; mpirun itself waits for what it ends
   EXPECT_THAT(ran.output, HasSubstr("rank 1"));
   EXPECT_FALSE(fs::exists(report));
 }
