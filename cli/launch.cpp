@@ -30,7 +30,7 @@ std::optional<std::int64_t> number(const char* variable) {
 
 }  // namespace
 
-Launch launched() {
+LaunchedRank launched() {
   for (const Variables& launcher : launchers) {
     const auto rank = number(launcher.rank), size = number(launcher.size);
     if (rank && size && 0 <= *rank && *rank < *size) return {*rank, *size};

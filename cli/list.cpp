@@ -94,10 +94,10 @@ struct ListSubject {
   std::string (*text)();
 };
 constexpr std::array<ListSubject, 5> subjects{{{"models", models_text},
-                                           {"strategies", strategies_text},
-                                           {"clusters", clusters_text},
-                                           {"optimizers", optimizers_text},
-                                           {"gpus", gpu_names_text}}};
+                                               {"strategies", strategies_text},
+                                               {"clusters", clusters_text},
+                                               {"optimizers", optimizers_text},
+                                               {"gpus", gpu_names_text}}};
 
 ExitCode run_list(const Arguments& arguments) {
   const std::string wanted = arguments.text("WHAT");

@@ -70,7 +70,7 @@ ExitCode run_sweep(const Arguments& arguments) {
   const std::string output = arguments.text("--output");
   const RowFormat format = format_of(output);
   const SweepPlan plan = value_or_throw(load_sweep(arguments.text("SWEEP"), simulate_columns()));
-  const Launch launch = launched();
+  const LaunchedRank launch = launched();
   const auto usual = launch.size > 1 ? 1 : available_cores();
   const auto threads = static_cast<unsigned>(arguments.integer("--jobs", usual, 1, 4096));
   const std::string rank_0 = fmt::format("{}.{:016x}.rank0", output, fingerprint(plan));

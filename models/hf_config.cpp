@@ -12,8 +12,6 @@
 namespace shardsim {
 namespace {
 
-/// Beyond these a config is nonsense, and its tables would not fit in memory or in 64 bits.
-
 std::vector<const Family*> all_families() {
   std::vector<const Family*> all;
   for (const auto& group : {llama_families(), moe_families(), gpt_families(), encoder_families()})

@@ -22,7 +22,7 @@ TensorIndex emit(LayerBuilder& b, const HeadSpec& head);
 TensorIndex emit(LayerBuilder& b, const LossSpec& loss);
 TensorIndex emit(LayerBuilder& b, const InlineSpec& layers);
 
-// What a model that is read from a file may have at most.
+// Beyond these a model that is read from a file is nonsense, and its tables would not fit in memory or in 64 bits.
 inline constexpr std::int64_t max_tensors = 1 << 20;
 inline constexpr double max_elements = 1e16;
 
