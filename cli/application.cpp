@@ -10,7 +10,7 @@
 #include "cli/help.hpp"
 #include "cli/log.hpp"
 #include "reports/output.hpp"
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

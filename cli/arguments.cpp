@@ -8,7 +8,7 @@
 #include <charconv>
 #include <deque>
 
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,24 +6,24 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "calibrate/collective_samples.hpp"
-#include "calibrate/gpu.hpp"
-#include "calibrate/gpu_tables.hpp"
-#include "calibrate/kineto.hpp"
-#include "calibrate/execute/mpi_platform.hpp"
-#include "calibrate/local.hpp"
-#include "calibrate/mpi.hpp"
-#include "calibrate/nccl_tests.hpp"
-#include "calibrate/sample_journal.hpp"
-#include "calibrate/topo.hpp"
+#include "calibrate/execute/backends/mpi_platform.hpp"
+#include "calibrate/import/collective_samples.hpp"
+#include "calibrate/import/gpu_tables.hpp"
+#include "calibrate/import/kineto.hpp"
+#include "calibrate/import/nccl_tests.hpp"
+#include "calibrate/import/topo.hpp"
+#include "calibrate/measure/gpu.hpp"
+#include "calibrate/measure/local.hpp"
+#include "calibrate/measure/mpi.hpp"
+#include "calibrate/measure/sample_journal.hpp"
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
-#include "cli/simulation_job.hpp"
+#include "reports/html/profile_html.hpp"
 #include "reports/output.hpp"
-#include "reports/profile_html.hpp"
 #include "reports/profile_rows.hpp"
 #include "reports/profile_text.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

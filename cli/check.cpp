@@ -6,14 +6,16 @@
 #include <cstdlib>
 #include <optional>
 
-#include "cli/baselines.hpp"
 #include "cli/commands.hpp"
-#include "cli/expectations.hpp"
-#include "cli/scenario_files.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/symbols.hpp"
+#include "cli/log.hpp"
+#include "reports/check_report.hpp"
 #include "reports/output.hpp"
-#include "reports/simulate_json.hpp"
+#include "studies/check/baselines.hpp"
+#include "studies/check/expectations.hpp"
+#include "studies/check/scenario_files.hpp"
+#include "studies/formula/symbols.hpp"
+#include "studies/simulate/simulate_json.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {
@@ -112,7 +114,7 @@ ExitCode run_check(const Arguments& arguments) {
   std::optional<Output> junit;
   if (arguments.given("--junit")) junit.emplace(arguments.text("--junit"));
   Findings findings;
-  for (const std::string& file : scenario_files(arguments.texts("PATH"))) check_file(file, arguments.flag("--update"), findings);
+  for (const std::string& file : scenario_files(arguments.texts("PATH"), [](const std::string& other) { log_info(other + " is no scenario: passed over"); })) check_file(file, arguments.flag("--update"), findings);
   if (junit) {
     junit->write(junit_xml(findings.cases));
     junit->commit();

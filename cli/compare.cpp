@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/comparison_report.hpp"
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/variant.hpp"
+#include "reports/comparison_report.hpp"
 #include "reports/output.hpp"
-#include "reports/simulate_json.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/simulate/simulate_json.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

@@ -3,14 +3,14 @@
 
 #include <cstdlib>
 
-#include "calibrate/local.hpp"
+#include "studies/execute/execution_job.hpp"
+#include "calibrate/measure/local.hpp"
 #include "cli/commands.hpp"
-#include "cli/execution_job.hpp"
-#include "cli/execution_report.hpp"
 #include "cli/html_file.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/variant.hpp"
+#include "reports/execution_report.hpp"
 #include "reports/output.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

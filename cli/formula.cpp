@@ -6,14 +6,14 @@
 #include <optional>
 
 #include "cli/commands.hpp"
-#include "cli/deepspeed_estimator.hpp"
-#include "cli/derivation.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/symbols.hpp"
 #include "reports/output.hpp"
 #include "reports/text.hpp"
-#include "sim/core/units_text.hpp"
-#include "strategies/textbook.hpp"
+#include "sim/base/units_text.hpp"
+#include "strategies/textbook/textbook.hpp"
+#include "studies/formula/deepspeed_estimator.hpp"
+#include "studies/formula/derivation.hpp"
+#include "studies/formula/symbols.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cli/command.hpp"
-#include "reports/html.hpp"
+#include "reports/html/html.hpp"
 #include "reports/output.hpp"
 
 namespace shardsim {

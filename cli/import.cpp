@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/import.hpp"
+#include "scenarios/importers/import.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
-#include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

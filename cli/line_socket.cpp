@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "cli/commands.hpp"
-#include "cli/simulation_job.hpp"
 #include "reports/output.hpp"
 #include "reports/text.hpp"
-#include "sim/core/units_text.hpp"
+#include "sim/base/units_text.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

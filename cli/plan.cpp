@@ -7,12 +7,14 @@
 
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
-#include "cli/parallel.hpp"
-#include "cli/planner_report.hpp"
-#include "cli/planner_request.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/variant.hpp"
+#include "cli/process_memory.hpp"
+#include "cli/progress.hpp"
 #include "reports/output.hpp"
+#include "reports/planner_report.hpp"
+#include "sim/base/parallel.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/plan/request.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {
@@ -73,7 +75,16 @@ ExitCode run_plan(const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), assignments(arguments)));
   HtmlFile html(arguments);
   keep_freed_memory();
-  Plan plan = make_plan(base);
+  Plan plan;
+  {
+    std::optional<ProgressBar> bar;
+    std::mutex lock;
+    plan = make_plan(base, [&](std::size_t settled, std::size_t total) {
+      const std::scoped_lock guard(lock);
+      if (!bar) bar.emplace("plan", total);
+      bar->advance(settled);
+    });
+  }
   if (arguments.given("--scaling")) plan.scaling = scaling_study(base, range.least, range.most);
   if (html.wanted()) html.write(plan_page(plan));
   const std::string format = arguments.text("--format", html.replaces_report() ? "none" : "table");

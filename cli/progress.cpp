@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "reports/text.hpp"
-#include "sim/core/units_text.hpp"
+#include "sim/base/units_text.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,14 +6,14 @@
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/what_if.hpp"
+#include "reports/html/simulate_html.hpp"
+#include "reports/html/timeline_svg.hpp"
 #include "reports/output.hpp"
-#include "reports/simulate_html.hpp"
-#include "reports/simulate_json.hpp"
 #include "reports/table.hpp"
-#include "reports/timeline_svg.hpp"
 #include "reports/trace.hpp"
+#include "studies/compare/what_if.hpp"
+#include "studies/simulate/simulate_json.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

@@ -8,14 +8,15 @@
 #include "cli/commands.hpp"
 #include "cli/launch.hpp"
 #include "cli/log.hpp"
-#include "cli/parallel.hpp"
+#include "cli/process_memory.hpp"
 #include "cli/progress.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/sweep_check.hpp"
-#include "cli/sweep_journal.hpp"
 #include "cli/sweep_queue.hpp"
 #include "cli/sweep_ranks.hpp"
-#include "cli/sweep_run.hpp"
+#include "sim/base/parallel.hpp"
+#include "studies/simulate/simulation_job.hpp"
+#include "studies/sweep/journal.hpp"
+#include "studies/sweep/rows.hpp"
+#include "studies/sweep/table_check.hpp"
 
 namespace shardsim {
 namespace {

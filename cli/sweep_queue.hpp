@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "cli/sweep_journal.hpp"
-#include "cli/sweep_plan.hpp"
+#include "studies/sweep/journal.hpp"
+#include "studies/sweep/sweep_plan.hpp"
 
 namespace shardsim {
 

@@ -13,8 +13,8 @@
 #include <random>
 #include <utility>
 
-#include "cli/parallel.hpp"
-#include "sim/core/problem.hpp"
+#include "sim/base/parallel.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

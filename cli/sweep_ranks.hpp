@@ -17,7 +17,7 @@
 #include "cli/line_socket.hpp"
 #include "cli/progress.hpp"
 #include "cli/sweep_queue.hpp"
-#include "cli/sweep_run.hpp"
+#include "studies/sweep/rows.hpp"
 
 namespace shardsim {
 

@@ -31,9 +31,14 @@ target_precompile_headers(standard_headers PRIVATE
   <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <numeric> <optional> <set> <span>
   <sstream> <stdexcept> <string> <string_view> <utility> <variant> <vector> <fmt/format.h>)
 
-# shardsim_layer(NAME FOLDER sources... ) ; link with target_link_libraries(NAME PUBLIC other layers)
+# shardsim_layer(NAME FOLDER [EXCLUDE file]): all sources below FOLDER, but for EXCLUDE; link with target_link_libraries(NAME PUBLIC other layers)
 function(shardsim_layer name folder)
-  add_library(${name} STATIC ${ARGN})
+  cmake_parse_arguments(layer "" "EXCLUDE" "" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  if(layer_EXCLUDE)
+    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${folder}/${layer_EXCLUDE})
+  endif()
+  add_library(${name} STATIC ${sources})
   set(view ${CMAKE_BINARY_DIR}/view/${name})
   get_filename_component(parent ${view}/${folder} DIRECTORY)
   file(MAKE_DIRECTORY ${parent})

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "models/hf_config.hpp"
-#include "models/layers.hpp"
+#include "models/families/hf_config.hpp"
+#include "models/layers/layers.hpp"
 #include "models/trainable.hpp"
 
 namespace shardsim {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "models/training.hpp"
-#include "sim/core/ids.hpp"
-#include "sim/core/units.hpp"
-#include "sim/core/work.hpp"
+#include "sim/base/ids.hpp"
+#include "sim/base/units.hpp"
+#include "sim/schedule/work.hpp"
 
 namespace shardsim {
 

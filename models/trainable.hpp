@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "models/architecture.hpp"
-#include "models/hf_config.hpp"
+#include "models/families/hf_config.hpp"
 
 namespace shardsim {
 

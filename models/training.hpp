@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "sim/core/dtype.hpp"
-#include "sim/core/schedule.hpp"
+#include "sim/base/dtype.hpp"
+#include "sim/schedule/schedule.hpp"
 
 namespace shardsim {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "reports/text.hpp"
-#include "sim/core/units_text.hpp"
+#include "sim/base/units_text.hpp"
 
 namespace shardsim {
 namespace {
@@ -45,17 +45,6 @@ std::string escaped(std::string_view text, bool property) {
 }
 
 }  // namespace
-
-std::string figure_text(const Json& value) {
-  if (const auto* integer = value.as<std::int64_t>()) return grouped(*integer);
-  if (const auto* number = value.as<double>()) return fmt::format("{:.6g}", *number);
-  if (const auto* text = value.as<std::string>()) return *text;
-  return value.line();
-}
-
-std::size_t failures(const CheckCases& cases) {
-  return static_cast<std::size_t>(std::count_if(cases.begin(), cases.end(), [](const CheckCase& c) { return !c.ok(); }));
-}
 
 std::string check_table(const CheckCases& cases) {
   std::string out;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "reports/check_report.hpp"
-#include "reports/markup.hpp"
+#include "reports/html/markup.hpp"
 
 namespace shardsim {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "sim/core/collective.hpp"
-#include "sim/core/schedule.hpp"
+#include "sim/base/collective.hpp"
+#include "sim/schedule/schedule.hpp"
 
 namespace shardsim {
 

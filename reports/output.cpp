@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/core/units_text.hpp"
-#include "sim/engine/collective_curve.hpp"
+#include "sim/base/units_text.hpp"
+#include "sim/costs/collectives/collective_curve.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "reports/json.hpp"
-#include "sim/core/profile.hpp"
+#include "sim/base/json_value.hpp"
+#include "sim/machine/profile.hpp"
 
 namespace shardsim {
 

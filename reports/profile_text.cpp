@@ -9,7 +9,7 @@
 
 #include "reports/profile_rows.hpp"
 #include "reports/text.hpp"
-#include "sim/core/units_text.hpp"
+#include "sim/base/units_text.hpp"
 
 namespace shardsim {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "sim/core/profile.hpp"
+#include "sim/machine/profile.hpp"
 
 namespace shardsim {
 

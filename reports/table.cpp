@@ -7,9 +7,9 @@
 
 #include "reports/names.hpp"
 #include "reports/text.hpp"
-#include "sim/core/checkpoint_report.hpp"
-#include "sim/core/units_text.hpp"
-#include "sim/engine/memory_explanation.hpp"
+#include "sim/base/units_text.hpp"
+#include "sim/memory/memory_explanation.hpp"
+#include "sim/schedule/checkpoint_report.hpp"
 
 namespace shardsim {
 namespace {

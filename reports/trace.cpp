@@ -5,7 +5,7 @@
 
 #include <iterator>
 
-#include "reports/json.hpp"
+#include "sim/base/json_value.hpp"
 
 namespace shardsim {
 namespace {

@@ -3,7 +3,7 @@
 // and how much work they make. Sweeps and plans try many shapes of one job, and writing a schedule is most of what a job costs them.
 #pragma once
 
-#include "sim/core/schedule.hpp"
+#include "sim/schedule/schedule.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/checkpoint_report.hpp"
+#include "sim/schedule/checkpoint_report.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim {

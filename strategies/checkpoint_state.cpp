@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/core/layout.hpp"
+#include "sim/schedule/layout.hpp"
 #include "strategies/checkpoint.hpp"
-#include "strategies/sharding.hpp"
+#include "strategies/shared/sharding.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "models/model.hpp"
-#include "sim/core/schedule_builder.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 

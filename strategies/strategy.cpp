@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "strategies/muon.hpp"
+#include "strategies/shared/muon.hpp"
 #include "strategies/strategy_table.hpp"
-#include "strategies/textbook.hpp"
+#include "strategies/textbook/textbook.hpp"
 
 namespace shardsim {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/model.hpp"
-#include "sim/core/schedule.hpp"
+#include "sim/schedule/schedule.hpp"
 #include "strategies/options.hpp"
 
 namespace shardsim {

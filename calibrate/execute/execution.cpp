@@ -7,13 +7,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/execute/element.hpp"
-#include "calibrate/execute/gpu_plan.hpp"
+#include "calibrate/execute/backends/gpu_plan.hpp"
 #include "calibrate/execute/machine.hpp"
-#include "calibrate/execute/optimizer.hpp"
-#include "calibrate/execute/reference.hpp"
-#include "calibrate/execute/trainer.hpp"
-#include "sim/engine/memory.hpp"
+#include "calibrate/execute/training/element.hpp"
+#include "calibrate/execute/training/optimizer.hpp"
+#include "calibrate/execute/training/reference.hpp"
+#include "calibrate/execute/training/trainer.hpp"
+#include "sim/memory/memory.hpp"
 
 namespace shardsim::execute {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/execute/backend.hpp"
-#include "sim/core/problem.hpp"
+#include "calibrate/execute/backends/backend.hpp"
+#include "sim/base/problem.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim::execute {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "calibrate/execute/optimizer.hpp"
-#include "calibrate/execute/reference.hpp"
+#include "calibrate/execute/training/optimizer.hpp"
+#include "calibrate/execute/training/reference.hpp"
 
 namespace shardsim::execute {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
-#include "calibrate/execute/backend.hpp"
+#include "calibrate/execute/backends/backend.hpp"
 #include "calibrate/execute/store.hpp"
-#include "calibrate/execute/trainer.hpp"
-#include "calibrate/execute/workspace.hpp"
+#include "calibrate/execute/training/trainer.hpp"
+#include "calibrate/execute/training/workspace.hpp"
 
 namespace shardsim::execute {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "calibrate/execute/backend.hpp"
-#include "sim/core/layout.hpp"
-#include "sim/core/schedule.hpp"
+#include "calibrate/execute/backends/backend.hpp"
+#include "sim/schedule/layout.hpp"
+#include "sim/schedule/schedule.hpp"
 
 namespace shardsim::execute {
 

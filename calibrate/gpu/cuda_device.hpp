@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "calibrate/execute/device.hpp"
+#include "calibrate/execute/backends/device.hpp"
 #include "calibrate/gpu/device_math.hpp"
 #include "calibrate/gpu/status.hpp"
 

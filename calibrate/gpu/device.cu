@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "calibrate/gpu/cuda_device.hpp"
-#include "calibrate/gpu_device.hpp"
+#include "calibrate/gpu/gpu_device.hpp"
 
 namespace shardsim::gpu {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <cmath>
 
-#include "calibrate/execute/math.hpp"
+#include "calibrate/execute/training/math.hpp"
 #include "calibrate/gpu/elements.hpp"
 
 namespace shardsim::gpu {

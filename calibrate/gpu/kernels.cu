@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "calibrate/gpu/bench.hpp"
-#include "calibrate/gpu_device.hpp"
+#include "calibrate/gpu/gpu_device.hpp"
 
 namespace shardsim::gpu {
 namespace {

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "calibrate/gpu/gpu_device.hpp"
 #include "calibrate/gpu/wait.hpp"
-#include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
 namespace {

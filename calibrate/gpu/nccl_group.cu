@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "calibrate/gpu/cuda_device.hpp"
+#include "calibrate/gpu/gpu_device.hpp"
 #include "calibrate/gpu/wait.hpp"
-#include "calibrate/gpu_device.hpp"
 
 namespace shardsim::gpu {
 namespace {

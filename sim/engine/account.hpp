@@ -2,7 +2,7 @@
 // Exact bytes: a fold over the Schedule's collectives, by the algebra of collective.hpp.
 #pragma once
 
-#include "sim/engine/collective_algorithm.hpp"
+#include "sim/costs/collectives/collective_algorithm.hpp"
 #include "sim/engine/result.hpp"
 
 namespace shardsim {

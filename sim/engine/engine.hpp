@@ -6,24 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "sim/core/profile.hpp"
-#include "sim/engine/replay_program.hpp"
 #include "sim/engine/result.hpp"
+#include "sim/machine/profile.hpp"
+#include "sim/costs/op_cost.hpp"
+#include "sim/schedule/replay_program.hpp"
 
 namespace shardsim {
-
-/// Shared resources of a rank: which share of each an op uses while it runs at full speed.
-enum class Resource : std::uint8_t { intra_node, network, host_link };
-inline constexpr std::size_t resource_count = 3;
-
-/// What one op costs. Ops that take no device time have a zero duration.
-struct OpCost {
-  SimTime device;                              ///< on its stream, alone on the machine
-  SimTime host;                                ///< time the host needs to issue it
-  std::array<float, resource_count> share{};   ///< of the resources, while it runs alone
-  bool compute = false;                        ///< slowed down beside collectives
-  bool collective = false;
-};
 
 /// The program of a class of alike ranks. Collectives of the same communicator name meet: the k-th of each program starts when all
 /// programs have reached it, and all end together.

@@ -5,10 +5,10 @@
 #include <memory>
 #include <optional>
 
-#include "sim/engine/allocator_replay.hpp"
-#include "sim/engine/memory.hpp"
-#include "sim/engine/replay_program.hpp"
 #include "sim/engine/simulation.hpp"
+#include "sim/memory/allocator_replay.hpp"
+#include "sim/memory/memory.hpp"
+#include "sim/schedule/replay_program.hpp"
 
 namespace shardsim {
 

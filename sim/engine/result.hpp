@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/schedule.hpp"
-#include "sim/core/units.hpp"
+#include "sim/base/units.hpp"
+#include "sim/memory/memory.hpp"
+#include "sim/schedule/schedule.hpp"
+#include "sim/schedule/timeline.hpp"
 
 namespace shardsim {
 
-struct CheckpointReport;   // sim/core/checkpoint_report.hpp
-struct MemoryExplanation;  // sim/engine/memory_explanation.hpp
+struct CheckpointReport;   // sim/schedule/checkpoint_report.hpp
+struct MemoryExplanation;  // sim/memory/memory_explanation.hpp
 
 struct TrafficRow {
   std::string group;
@@ -42,59 +44,6 @@ struct Traffic {
   std::string textbook_differs_because;
 };
 
-using ByCategory = std::array<Bytes, category_count>;
-[[nodiscard]] inline Bytes sum(const ByCategory& by) {
-  Bytes s;
-  for (Bytes b : by) s += b;
-  return s;
-}
-
-/// What an op does to the allocated memory; of no op where a buffer is alive before the step.
-struct AllocationChange {
-  Bytes bytes;  ///< less than zero: freed
-  OpId op{};
-  std::int16_t pool = 0;  ///< stream whose pool it is
-  Category category = Category::temporaries;
-  bool host = false;  ///< pinned host memory
-};
-using AllocationChanges = std::shared_ptr<const std::vector<AllocationChange>>;
-
-/// The changes are the schedule's, in host order; the times are the replay's, one for each change.
-struct MemoryTimeline {
-  AllocationChanges changes;
-  std::vector<SimTime> times;  ///< when the default stream gets there
-};
-
-struct Memory {
-  Bytes peak;
-  OpId peak_op;                  ///< the allocation that reached it
-  std::string peak_at;           ///< "FSDP::copy_out(model.layers.31), backward of micro-batch 1"
-  Phase peak_phase = Phase::forward;
-  Bytes capacity;
-  bool fits = true;
-  ByCategory persistent{};       ///< parameters, gradients and states alive together at the end of backward
-  Bytes resident;                ///< allocated after the step
-  ByCategory at_peak{};
-  ByCategory before{};           ///< allocated when the step begins
-  Bytes reserved_peak;
-  Bytes overhead;
-  Bytes device_peak;
-  Bytes host_pinned;             ///< pinned host memory of the rank (offload)
-  MemoryTimeline timeline;             ///< filled when asked for
-};
-
-/// Calls visit(time, op, allocated) after each change of device memory in the step.
-template <class Visit>
-void visit_states(const Memory& memory, Visit visit) {
-  ByCategory allocated = memory.before;
-  for (std::size_t i = 0; i < memory.timeline.times.size(); ++i) {
-    const AllocationChange& change = (*memory.timeline.changes)[i];
-    if (change.host || !change.op.valid()) continue;
-    allocated[static_cast<std::size_t>(change.category)] += change.bytes;
-    visit(memory.timeline.times[i], change.op, allocated);
-  }
-}
-
 struct StepTime {
   Seconds time, compute, communication, exposed_communication;
   Seconds host_bound;  ///< nothing else runs: the host has not issued it, or copies to or from the host hold it up
@@ -105,24 +54,6 @@ struct StepTime {
   double mfu = 0, hfu = 0;
   std::string bound_by;                ///< "compute", "communication: NIC (8 x 50 GB/s per node)", "host: kernel launches" ...
   std::string bottleneck_link;         ///< where bound by communication: the link by name
-};
-
-/// One op's run on its stream.
-struct Slice {
-  OpId op;
-  StreamId stream;
-  SimTime begin, end;
-};
-
-struct HostSlice {
-  OpId op;
-  SimTime begin, end;
-};
-
-struct Timeline {
-  std::vector<Slice> slices;       ///< by begin, then op
-  std::vector<HostSlice> host;     ///< when the host issued, or waited for, what; ops that took it no time are left out
-  SimTime end;
 };
 
 struct SimulationResult {

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/core/units_text.hpp"
+#include "sim/base/units_text.hpp"
 #include "sim/engine/account.hpp"
-#include "sim/engine/allocator_replay.hpp"
-#include "sim/engine/memory.hpp"
 #include "sim/engine/prepared_step.hpp"
 #include "sim/engine/time_split.hpp"
+#include "sim/memory/allocator_replay.hpp"
+#include "sim/memory/memory.hpp"
 
 namespace shardsim {
 namespace {

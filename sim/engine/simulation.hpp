@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "sim/engine/allocator.hpp"
-#include "sim/engine/cost_model.hpp"
+#include "sim/costs/cost_model.hpp"
 #include "sim/engine/result.hpp"
+#include "sim/memory/allocator.hpp"
 
 namespace shardsim {
 

@@ -3,8 +3,8 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
-#include "sim/engine/collective_placement.hpp"
-#include "sim/engine/ring_steps.hpp"
+#include "sim/costs/collectives/collective_placement.hpp"
+#include "sim/costs/collectives/ring_steps.hpp"
 
 namespace shardsim {
 namespace {

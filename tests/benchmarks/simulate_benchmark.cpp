@@ -5,12 +5,12 @@
 #include <memory>
 #include <stdexcept>
 
-#include "models/hf_config.hpp"
-#include "sim/core/node.hpp"
+#include "models/families/hf_config.hpp"
+#include "sim/config/node.hpp"
 #include "sim/engine/account.hpp"
-#include "sim/engine/memory.hpp"
 #include "sim/engine/prepared_step.hpp"
 #include "sim/engine/simulation.hpp"
+#include "sim/memory/memory.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim {

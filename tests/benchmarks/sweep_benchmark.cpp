@@ -2,9 +2,9 @@
 // Scenarios a second, from the tree of a scenario to its line in the table.
 #include <benchmark/benchmark.h>
 
-#include "cli/parallel.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/sweep_run.hpp"
+#include "cli/process_memory.hpp"
+#include "studies/simulate/simulation_job.hpp"
+#include "studies/sweep/rows.hpp"
 
 namespace shardsim {
 namespace {

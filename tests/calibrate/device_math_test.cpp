@@ -6,9 +6,9 @@
 #include <limits>
 #include <random>
 
-#include "calibrate/execute/element.hpp"
-#include "calibrate/execute/host_math.hpp"
-#include "calibrate/execute/optimizer.hpp"
+#include "calibrate/execute/training/element.hpp"
+#include "calibrate/execute/training/host_math.hpp"
+#include "calibrate/execute/training/optimizer.hpp"
 #include "loop_device.hpp"
 
 namespace shardsim::execute {

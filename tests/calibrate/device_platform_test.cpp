@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/execute/device_backend.hpp"
+#include "calibrate/execute/backends/device_backend.hpp"
 #include "calibrate/execute/execution.hpp"
-#include "calibrate/execute/host_math.hpp"
-#include "calibrate/execute/ranks.hpp"
+#include "calibrate/execute/training/host_math.hpp"
 #include "calibrate/gpu/check.hpp"
+#include "calibrate/ranks/ranks.hpp"
 #include "execute_job.hpp"
 #include "loop_device.hpp"
 #include "shared_group.hpp"

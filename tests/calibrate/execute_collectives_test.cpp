@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/execute/collectives.hpp"
+#include "calibrate/execute/backends/collectives.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,9 +8,9 @@
 #include <chrono>
 #include <numeric>
 
-#include "calibrate/execute/element.hpp"
-#include "calibrate/execute/ranks.hpp"
-#include "sim/core/problem.hpp"
+#include "calibrate/execute/training/element.hpp"
+#include "calibrate/ranks/ranks.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim::execute {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "calibrate/execute/mpi_monitoring.hpp"
+#include "calibrate/execute/backends/mpi_monitoring.hpp"
 
 namespace shardsim::execute {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/execute/trainer.hpp"
+#include "calibrate/execute/training/trainer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <cmath>
 #include <map>
 
-#include "calibrate/execute/host_math.hpp"
-#include "calibrate/execute/optimizer.hpp"
-#include "calibrate/execute/reference.hpp"
+#include "calibrate/execute/training/host_math.hpp"
+#include "calibrate/execute/training/optimizer.hpp"
+#include "calibrate/execute/training/reference.hpp"
 #include "execute_job.hpp"
 
 namespace shardsim::execute {

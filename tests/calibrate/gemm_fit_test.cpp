@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/gemm_fit.hpp"
+#include "calibrate/fit/gemm_fit.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "calibrate/statistics.hpp"
+#include "calibrate/fit/statistics.hpp"
 #include "shared_data.hpp"
-#include "sim/engine/gemm_predictor.hpp"
+#include "sim/costs/gemm_predictor.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/execute/gpu_plan.hpp"
+#include "calibrate/execute/backends/gpu_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "calibrate/execute/backends/nvlink.hpp"
 #include "calibrate/execute/execution.hpp"
-#include "calibrate/execute/nvlink.hpp"
 #include "execute_job.hpp"
 
 namespace shardsim::execute {

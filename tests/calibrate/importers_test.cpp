@@ -2,12 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/gpu_tables.hpp"
-#include "calibrate/kineto.hpp"
-#include "calibrate/topo.hpp"
+#include "calibrate/import/gpu_tables.hpp"
+#include "calibrate/import/kineto.hpp"
+#include "calibrate/import/topo.hpp"
 #include "shared_data.hpp"
-#include "sim/core/cluster_graph.hpp"
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
+#include "sim/machine/cluster_graph.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/launch.hpp"
+#include "calibrate/ranks/launch.hpp"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 
 #include <map>
 
-#include "calibrate/execute/ranks.hpp"
-#include "sim/core/problem.hpp"
+#include "calibrate/ranks/ranks.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/local.hpp"
+#include "calibrate/measure/local.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "calibrate/execute/backend.hpp"
-#include "calibrate/gpu.hpp"
-#include "sim/core/node.hpp"
-#include "sim/core/problem.hpp"
+#include "calibrate/execute/backends/backend.hpp"
+#include "calibrate/measure/gpu.hpp"
+#include "sim/base/problem.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profiler plugin, called as NCCL calls it.
-#include "calibrate/execute/nccl_profiler.hpp"
+#include "calibrate/execute/backends/nccl_profiler.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/nccl_rounds.hpp"
+#include "calibrate/measure/nccl_rounds.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/execute/ranks.hpp"
-#include "sim/core/problem.hpp"
+#include "calibrate/ranks/ranks.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/nccl_tests.hpp"
+#include "calibrate/import/nccl_tests.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

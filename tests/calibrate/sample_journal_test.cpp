@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/sample_journal.hpp"
+#include "calibrate/measure/sample_journal.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/segment_fit.hpp"
+#include "calibrate/fit/segment_fit.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "calibrate/collective_samples.hpp"
-#include "sim/engine/collective_curve.hpp"
+#include "calibrate/import/collective_samples.hpp"
+#include "sim/costs/collectives/collective_curve.hpp"
 
 namespace shardsim {
 namespace {

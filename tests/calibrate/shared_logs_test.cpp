@@ -7,13 +7,13 @@
 #include <map>
 #include <tuple>
 
-#include "calibrate/collective_samples.hpp"
-#include "calibrate/nccl_tests.hpp"
-#include "calibrate/segment_fit.hpp"
-#include "calibrate/statistics.hpp"
+#include "calibrate/fit/segment_fit.hpp"
+#include "calibrate/fit/statistics.hpp"
+#include "calibrate/import/collective_samples.hpp"
+#include "calibrate/import/nccl_tests.hpp"
 #include "shared_data.hpp"
-#include "sim/core/node.hpp"
-#include "sim/engine/collective_curve.hpp"
+#include "sim/config/node.hpp"
+#include "sim/costs/collectives/collective_curve.hpp"
 
 namespace shardsim {
 namespace {

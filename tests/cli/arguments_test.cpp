@@ -8,7 +8,7 @@
 #include "cli/commands.hpp"
 #include "cli/help.hpp"
 #include "reports/text.hpp"
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

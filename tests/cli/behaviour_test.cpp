@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/simulation_job.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

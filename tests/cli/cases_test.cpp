@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cli/simulation_job.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

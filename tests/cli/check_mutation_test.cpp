@@ -12,7 +12,7 @@
 
 #include "cli/application.hpp"
 #include "file_content.hpp"
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 namespace {

@@ -11,9 +11,9 @@
 #include "cli/application.hpp"
 #include "cli/commands.hpp"
 #include "cli/manual.hpp"
-#include "reports/assets.hpp"
-#include "sim/core/node.hpp"
-#include "sim/core/schedule.hpp"
+#include "reports/html/assets.hpp"
+#include "sim/config/node.hpp"
+#include "sim/schedule/schedule.hpp"
 
 namespace shardsim {
 namespace {

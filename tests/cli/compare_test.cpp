@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "cli/comparison.hpp"
-#include "cli/comparison_report.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/variant.hpp"
+#include "reports/comparison_report.hpp"
+#include "studies/compare/comparison.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

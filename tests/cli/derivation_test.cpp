@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/derivation.hpp"
+#include "studies/formula/derivation.hpp"
 
 #include <gtest/gtest.h>
 
-#include "cli/deepspeed_estimator.hpp"
-#include "cli/symbols.hpp"
+#include "studies/formula/deepspeed_estimator.hpp"
+#include "studies/formula/symbols.hpp"
 
 namespace shardsim {
 namespace {

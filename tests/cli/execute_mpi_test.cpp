@@ -9,8 +9,8 @@
 
 #include "command.hpp"
 #include "laboratory.hpp"
-#include "sim/core/node.hpp"
-#include "sim/core/profile.hpp"
+#include "sim/config/node.hpp"
+#include "sim/machine/profile.hpp"
 
 namespace shardsim {
 namespace {

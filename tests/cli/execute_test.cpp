@@ -9,7 +9,7 @@
 
 #include "command.hpp"
 #include "laboratory.hpp"
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/expectations.hpp"
+#include "studies/check/expectations.hpp"
 
 #include <gmock/gmock.h>
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "cli/simulation_job.hpp"
-#include "cli/variant.hpp"
-#include "cli/what_if.hpp"
-#include "reports/simulate_json.hpp"
 #include "reports/table.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/compare/what_if.hpp"
+#include "studies/simulate/simulate_json.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

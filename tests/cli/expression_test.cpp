@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/expression.hpp"
+#include "studies/check/expression.hpp"
 
 #include <gmock/gmock.h>
 

@@ -11,8 +11,8 @@
 
 #include "cli/application.hpp"
 #include "file_content.hpp"
-#include "reports/assets.hpp"
-#include "sim/core/node.hpp"
+#include "reports/html/assets.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 namespace {

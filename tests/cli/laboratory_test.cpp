@@ -13,10 +13,10 @@
 #include <sstream>
 #include <thread>
 
-#include "calibrate/local.hpp"
-#include "calibrate/statistics.hpp"
-#include "cli/execution_job.hpp"
-#include "cli/simulation_job.hpp"
+#include "studies/execute/execution_job.hpp"
+#include "calibrate/fit/statistics.hpp"
+#include "calibrate/measure/local.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <map>
 
-#include "cli/expectations.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/symbols.hpp"
-#include "reports/simulate_json.hpp"
 #include "shared_data.hpp"
+#include "studies/check/expectations.hpp"
+#include "studies/formula/symbols.hpp"
+#include "studies/simulate/simulate_json.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

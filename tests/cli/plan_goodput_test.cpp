@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "cli/planner_goodput.hpp"
+#include "studies/plan/goodput.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,12 +6,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/comparison.hpp"
-#include "cli/planner.hpp"
-#include "cli/planner_options.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/sweep_run.hpp"
-#include "cli/variant.hpp"
+#include "studies/compare/comparison.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/plan/options.hpp"
+#include "studies/plan/planner.hpp"
+#include "studies/simulate/simulation_job.hpp"
+#include "studies/sweep/rows.hpp"
 
 namespace shardsim {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "cli/planner_search.hpp"
+#include "studies/plan/search.hpp"
 
 namespace shardsim {
 namespace {

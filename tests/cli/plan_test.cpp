@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "cli/planner_report.hpp"
-#include "cli/planner_words.hpp"
-#include "cli/simulation_job.hpp"
-#include "cli/variant.hpp"
-#include "sim/core/units_text.hpp"
+#include "reports/planner_report.hpp"
+#include "sim/base/units_text.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/plan/words.hpp"
+#include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
 namespace {

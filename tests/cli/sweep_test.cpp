@@ -16,10 +16,10 @@
 
 #include "cli/launch.hpp"
 #include "cli/progress.hpp"
-#include "cli/sweep_check.hpp"
-#include "cli/sweep_journal.hpp"
-#include "cli/sweep_run.hpp"
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
+#include "studies/sweep/journal.hpp"
+#include "studies/sweep/rows.hpp"
+#include "studies/sweep/table_check.hpp"
 
 extern char** environ;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/core/cluster_graph.hpp"
+#include "sim/machine/cluster_graph.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/core/layout.hpp"
+#include "sim/schedule/layout.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/core/profile.hpp"
+#include "sim/machine/profile.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

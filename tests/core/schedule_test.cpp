@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "sim/core/schedule_builder.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

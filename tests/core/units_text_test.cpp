@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/core/units_text.hpp"
+#include "sim/base/units_text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences worked by hand from the rules of the CUDA caching allocator. Sizes in MiB unless told otherwise.
-#include "sim/engine/allocator.hpp"
+#include "sim/memory/allocator.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -9,7 +9,7 @@
 #include <map>
 
 #include "hand_made.hpp"
-#include "sim/engine/allocator_replay.hpp"
+#include "sim/memory/allocator_replay.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/collective_curve.hpp"
+#include "sim/costs/collectives/collective_curve.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/collective_models.hpp"
+#include "sim/costs/collectives/collective_models.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/collective_predictor.hpp"
+#include "sim/costs/collectives/collective_predictor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/core/schedule_builder.hpp"
+#include "sim/costs/collectives/nccl_system.hpp"
 #include "sim/engine/account.hpp"
-#include "sim/engine/nccl_system.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

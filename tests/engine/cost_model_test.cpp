@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/cost_model.hpp"
+#include "sim/costs/cost_model.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "sim/core/schedule_builder.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

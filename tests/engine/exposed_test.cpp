@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/core/schedule_builder.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/memory.hpp"
+#include "sim/memory/memory.hpp"
 
 #include <gtest/gtest.h>
 

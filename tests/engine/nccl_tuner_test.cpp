@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/nccl_tuner.hpp"
+#include "sim/costs/collectives/nccl_tuner.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/replay_program.hpp"
+#include "sim/schedule/replay_program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/core/schedule_builder.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/ring_embedding.hpp"
+#include "sim/costs/collectives/ring_embedding.hpp"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-#include "sim/engine/collective_placement.hpp"
+#include "sim/costs/collectives/collective_placement.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/engine/ring_steps.hpp"
+#include "sim/costs/collectives/ring_steps.hpp"
 
 #include <gtest/gtest.h>
 

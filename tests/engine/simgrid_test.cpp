@@ -11,10 +11,10 @@
 #include <memory>
 #include <simgrid/s4u.hpp>
 
-#include "sim/core/schedule_builder.hpp"
-#include "sim/engine/collective_models.hpp"
+#include "sim/costs/collectives/collective_models.hpp"
+#include "sim/costs/collectives/ring_steps.hpp"
 #include "sim/engine/engine.hpp"
-#include "sim/engine/ring_steps.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/core/schedule_builder.hpp"
 #include "sim/engine/prepared_step.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 namespace {

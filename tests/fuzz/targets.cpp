@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "scenarios/scenario.hpp"
-#include "sim/core/units_text.hpp"
+#include "scenarios/reader/scenario.hpp"
+#include "sim/base/units_text.hpp"
 
 namespace shardsim {
 namespace {

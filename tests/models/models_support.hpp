@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "models/hf_config.hpp"
+#include "models/families/hf_config.hpp"
 
 namespace shardsim::testing {
 

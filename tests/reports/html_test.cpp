@@ -3,11 +3,11 @@
 
 #include <regex>
 
-#include "reports/assets.hpp"
-#include "reports/simulate_html.hpp"
-#include "reports/simulate_json.hpp"
+#include "reports/html/assets.hpp"
+#include "reports/html/simulate_html.hpp"
 #include "sample_result.hpp"
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
+#include "studies/simulate/simulate_json.hpp"
 
 namespace shardsim {
 namespace {

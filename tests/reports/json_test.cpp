@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reports/json.hpp"
+#include "sim/base/json_value.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "reports/csv.hpp"
+#include "sim/base/csv.hpp"
 
 namespace shardsim {
 namespace {

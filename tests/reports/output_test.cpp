@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
 
 namespace shardsim {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "reports/markup.hpp"
-#include "reports/profile_html.hpp"
+#include "reports/html/markup.hpp"
+#include "reports/html/profile_html.hpp"
 
 namespace shardsim {
 namespace {

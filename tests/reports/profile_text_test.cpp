@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 namespace {

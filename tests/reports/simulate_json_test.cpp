@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reports/simulate_json.hpp"
+#include "studies/simulate/simulate_json.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include "reports/text.hpp"
 #include "sample_result.hpp"
-#include "sim/engine/memory_explanation.hpp"
+#include "sim/memory/memory_explanation.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reports/timeline_svg.hpp"
+#include "reports/html/timeline_svg.hpp"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "reports/html/timeline_bars.hpp"
 #include "reports/output.hpp"
-#include "reports/timeline_bars.hpp"
 #include "sample_result.hpp"
 
 namespace shardsim {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "sample_result.hpp"
-#include "sim/core/node.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim {
 namespace {

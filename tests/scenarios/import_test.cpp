@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/import.hpp"
+#include "scenarios/importers/import.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "scenarios/scenario.hpp"
+#include "scenarios/reader/scenario.hpp"
 
 namespace shardsim {
 namespace {

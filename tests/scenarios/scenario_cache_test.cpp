@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/scenario_cache.hpp"
+#include "scenarios/reader/scenario_cache.hpp"
 
 #include <gtest/gtest.h>
 

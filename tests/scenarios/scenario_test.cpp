@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/scenario.hpp"
+#include "scenarios/reader/scenario.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/toml.hpp"
+#include "sim/config/toml.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include "jobs.hpp"
 #include "schedule_facts.hpp"
-#include "sim/engine/memory.hpp"
+#include "sim/memory/memory.hpp"
 
 namespace shardsim::testing {
 namespace {

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "jobs.hpp"
-#include "sim/core/schedule_builder.hpp"
 #include "sim/engine/engine.hpp"
-#include "sim/engine/memory.hpp"
+#include "sim/memory/memory.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim::testing {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "jobs.hpp"
 #include "schedule_facts.hpp"
-#include "strategies/megatron_buckets.hpp"
-#include "strategies/sharding.hpp"
+#include "strategies/megatron/megatron_buckets.hpp"
+#include "strategies/shared/sharding.hpp"
 
 namespace shardsim::testing {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distributed variants of Muon by hand: what is sent on top of the gradients, who orthogonalises what, and what it needs meanwhile.
-#include "strategies/muon.hpp"
+#include "strategies/shared/muon.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "jobs.hpp"
-#include "strategies/textbook.hpp"
+#include "strategies/textbook/textbook.hpp"
 
 namespace shardsim::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "jobs.hpp"
-#include "sim/engine/memory.hpp"
+#include "sim/memory/memory.hpp"
 
 namespace shardsim::testing {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategies/sharding.hpp"
+#include "strategies/shared/sharding.hpp"
 
 #include <gtest/gtest.h>
 
 #include "jobs.hpp"
-#include "strategies/bucketing.hpp"
+#include "strategies/shared/bucketing.hpp"
 
 namespace shardsim::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "schedule_facts.hpp"
+#include "strategies/deepspeed/zero12_groups.hpp"
 #include "strategies/strategy.hpp"
-#include "strategies/zero12_groups.hpp"
 #include "toy_model.hpp"
 
 namespace shardsim::testing {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "models/hf_config.hpp"
+#include "models/families/hf_config.hpp"
 #include "schedule_facts.hpp"
 #include "strategies/strategy.hpp"
 

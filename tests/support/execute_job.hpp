@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "models/hf_config.hpp"
+#include "models/families/hf_config.hpp"
 #include "strategies/strategy.hpp"
 
 namespace shardsim::test {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "sim/core/schedule_builder.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/hf_config.hpp"
+#include "models/families/hf_config.hpp"
 #include "sim/engine/account.hpp"
 #include "strategies/strategy.hpp"
 

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/execute/mesh.hpp"
-#include "calibrate/execute/ranks.hpp"
+#include "calibrate/ranks/mesh.hpp"
+#include "calibrate/ranks/ranks.hpp"
 #include "command.hpp"
-#include "sim/core/node.hpp"
-#include "sim/core/problem.hpp"
+#include "sim/base/problem.hpp"
+#include "sim/config/node.hpp"
 
 namespace shardsim::test {
 

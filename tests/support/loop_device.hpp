@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-#include "calibrate/execute/device.hpp"
+#include "calibrate/execute/backends/device.hpp"
 #include "calibrate/gpu/device_math.hpp"
 
 namespace shardsim::test {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "sim/core/schedule_builder.hpp"
 #include "sim/engine/result.hpp"
+#include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
 

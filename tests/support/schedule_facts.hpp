@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/core/schedule.hpp"
+#include "sim/schedule/schedule.hpp"
 
 namespace shardsim::testing {
 

@@ -14,9 +14,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "calibrate/execute/device.hpp"
-#include "calibrate/execute/element.hpp"
-#include "calibrate/execute/gpu_plan.hpp"
+#include "calibrate/execute/backends/device.hpp"
+#include "calibrate/execute/backends/gpu_plan.hpp"
+#include "calibrate/execute/training/element.hpp"
 
 namespace shardsim::test {
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/reader/reading.hpp"
+
+namespace shardsim {
+namespace {
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const StrategyInfo& info : strategies()) names.push_back(info.name);
+  return names;
+}
+
+}  // namespace
+
+StrategyChoice read_strategy(const Node& block, Problems& problems) {
+  StrategyChoice choice;
+  const Node* name = block.find("name");
+  const std::string word = name && name->kind == Node::Kind::scalar ? name->text : "";
+  const StrategyInfo* info = find_strategy(word);
+
+  MapReader reader(block, problems, info ? "strategy " + word : "strategy");
+  if (reader.require("name")) choice.name = reader.choice("name", strategy_names(), choice.name);
+  if (reader.choice("semantics", {"framework", "textbook"}, "framework") == "textbook") choice.semantics = Semantics::textbook;
+  if (!info) return choice;  // which options there are depends on the strategy
+  choice.options = read_options(reader, info->options);
+  reader.finish();
+  return choice;
+}
+
+}  // namespace shardsim

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a cluster profile. The format is documented in docs/profile.md.
+#include "sim/machine/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+namespace shardsim {
+namespace {
+
+const std::vector<std::string>& algorithms() {
+  static const std::vector<std::string> names{"ring", "tree", "nvls", "pat", "unknown"};
+  return names;
+}
+
+/// One map of the profile: a MapReader whose values must be above zero and, in a whole profile, present.
+class Section {
+ public:
+  Section(const Node& node, Problems& problems, std::string what, Completeness completeness)
+      : reader_(node, problems, std::move(what)), completeness_(completeness) {}
+
+  /// A required value above zero; zero where a part lacks it.
+  template <class Q>
+  void require(std::string_view key, Q& value) {
+    if (!present(key)) return;
+    read(key, value);
+  }
+
+  /// A value above zero that has a default.
+  template <class Q>
+  void optional(std::string_view key, Q& value) {
+    if (reader_.has(key)) read(key, value);
+  }
+
+  /// A duration or a share that may be zero.
+  void at_least_zero(std::string_view key, Seconds& value) { value = reader_.seconds(key, value); }
+  void share(std::string_view key, double& value, double max = 1.0) { value = reader_.number(key, value, 0.0, max); }
+
+  /// The node of a required section; nothing (and a problem, in a whole profile) where it is missing.
+  const Node* section(std::string_view key) { return present(key) ? reader_.find(key) : nullptr; }
+
+  MapReader& reader() { return reader_; }
+  [[nodiscard]] Completeness completeness() const { return completeness_; }
+
+ private:
+  bool present(std::string_view key) {
+    return completeness_ == Completeness::part ? reader_.has(key) : reader_.require(key) != nullptr;
+  }
+
+  // A bad value is one problem: the fallback is above zero so that the range check stays silent.
+  void read(std::string_view key, Bytes& value) { value = above_zero(key, reader_.bytes(key, Bytes{1})); }
+  void read(std::string_view key, ByteRate& value) { value = above_zero(key, reader_.byte_rate(key, ByteRate{1})); }
+  void read(std::string_view key, FlopRate& value) { value = above_zero(key, reader_.flop_rate(key, FlopRate{1})); }
+  void read(std::string_view key, Seconds& value) { value = above_zero(key, reader_.seconds(key, Seconds{1})); }
+  void read(std::string_view key, std::string& value) { value = reader_.text(key, value); }
+  void read(std::string_view key, std::int32_t& value) {
+    value = static_cast<std::int32_t>(reader_.integer(key, 1, 1, std::numeric_limits<std::int32_t>::max()));
+  }
+
+  template <class Q>
+  Q above_zero(std::string_view key, Q value) {
+    if (value <= Q{}) reader_.problems().add(reader_.find(key)->where, fmt::format("'{}' must be above zero", key));
+    return value;
+  }
+
+  MapReader reader_;
+  Completeness completeness_;
+};
+
+/// Calls `read` with each item that is a list of `size` values; anything else is a problem that shows the expected form.
+void for_each_row(const Node& list, std::size_t size, const std::string& form, Problems& problems,
+                  const std::function<void(const std::vector<Node>&)>& read) {
+  if (list.kind != Node::Kind::list) {
+    problems.add(list.where, "expected a list of rows " + form);
+    return;
+  }
+  for (const Node& row : list.items) {
+    if (row.kind == Node::Kind::list && row.items.size() == size) {
+      read(row.items);
+    } else {
+      problems.add(row.where, "expected a row " + form);
+    }
+  }
+}
+
+void read_gemm(const Node& node, GemmModel& gemm, Problems& problems, Completeness completeness) {
+  Section section(node, problems, "gpu.gemm", completeness);
+  section.at_least_zero("launch", gemm.launch);
+  section.share("efficiency", gemm.efficiency);
+  section.share("memory_efficiency", gemm.memory_efficiency, 1.5);
+  gemm.tile_m = section.reader().integer("tile_m", 0, 0, 4096);
+  gemm.tile_n = section.reader().integer("tile_n", 0, 0, 4096);
+  if (const Node* table = section.reader().find("table")) {
+    constexpr std::int64_t max = std::int64_t{1} << 40;
+    for_each_row(*table, 4, "[m, n, k, time]", problems, [&](const std::vector<Node>& row) {
+      const auto m = as_integer(row[0], problems, 1, max);
+      const auto n = as_integer(row[1], problems, 1, max);
+      const auto k = as_integer(row[2], problems, 1, max);
+      const auto time = as_seconds(row[3], problems);
+      if (m && n && k && time) gemm.table.push_back({*m, *n, *k, *time});
+    });
+  }
+  section.reader().finish();
+}
+
+void read_peaks(const Node& node, std::map<DType, FlopRate>& peak, Problems& problems) {
+  MapReader reader(node, problems, "gpu.peak");
+  for (const auto& [name, type] : dtype_names)
+    if (reader.has(name)) peak[type] = reader.flop_rate(name, FlopRate{});
+  reader.finish();
+  for (const auto& [type, rate] : peak)
+    if (rate <= FlopRate{}) problems.add(node.find(name_of(type))->where, "a peak must be above zero");
+}
+
+void read_gpu(const Node& node, Gpu& gpu, Problems& problems, Completeness completeness) {
+  Section section(node, problems, "gpu", completeness);
+  section.require("name", gpu.name);
+  section.require("capacity", gpu.capacity);
+  section.require("memory_bandwidth", gpu.memory_bandwidth);
+  section.optional("multiprocessors", gpu.multiprocessors);
+  if (const Node* peaks = section.section("peak")) read_peaks(*peaks, gpu.peak, problems);
+  if (const Node* gemm = section.reader().find("gemm")) read_gemm(*gemm, gpu.gemm, problems, completeness);
+  section.share("attention_efficiency", gpu.attention_efficiency);
+  section.share("attention_backward_efficiency", gpu.attention_backward_efficiency);
+  section.share("elementwise_efficiency", gpu.elementwise_efficiency);
+  section.share("sustained_efficiency", gpu.sustained_efficiency);
+  section.at_least_zero("kernel_launch", gpu.kernel_launch);
+  section.at_least_zero("collective_launch", gpu.collective_launch);
+  section.at_least_zero("device_kernel_gap", gpu.device_kernel_gap);
+  section.share("overlap_slowdown", gpu.overlap_slowdown, 10.0);
+  section.require("host_link", gpu.host_link);
+  section.reader().finish();
+}
+
+void read_node_shape(const Node& node, NodeShape& shape, Problems& problems, Completeness completeness) {
+  Section section(node, problems, "node", completeness);
+  section.require("gpus", shape.gpus);
+  section.require("ring_bandwidth", shape.ring_bandwidth);
+  section.at_least_zero("intra_latency", shape.intra_latency);
+  section.optional("host_memory", shape.host_memory);
+  section.optional("host_memory_bandwidth", shape.host_memory_bandwidth);
+  section.reader().finish();
+}
+
+void read_network(const Node& node, Network& network, Problems& problems, Completeness completeness) {
+  Section section(node, problems, "network", completeness);
+  section.require("nics_per_node", network.nics_per_node);
+  section.require("nic_bandwidth", network.nic_bandwidth);
+  section.share("efficiency", network.efficiency, 1.5);
+  section.at_least_zero("inter_latency", network.inter_latency);
+  section.at_least_zero("base_latency", network.base_latency);
+  static const std::vector<std::string> all_reduces{"library", "ring", "tree", "nvls", "hierarchical", "auto"};
+  network.all_reduce_algorithm = section.reader().choice("all_reduce_algorithm", all_reduces, network.all_reduce_algorithm);
+  network.ring_model = section.reader().choice("ring_model", {"alpha_beta", "stepwise"}, network.ring_model);
+  section.reader().finish();
+}
+
+void read_overheads(const Node& node, Overheads& overheads, Problems& problems) {
+  MapReader reader(node, problems, "overheads");
+  overheads.context = reader.bytes("context", {});
+  overheads.nccl_per_communicator = reader.bytes("nccl_per_communicator", {});
+  overheads.cublas_workspace = reader.bytes("cublas_workspace", {});
+  reader.finish();
+}
+
+Storage read_storage(const Node& node, Problems& problems) {
+  Storage storage;
+  Section section(node, problems, "storage", Completeness::whole);
+  section.require("write_per_node", storage.write_per_node);
+  section.require("read_per_node", storage.read_per_node);
+  section.reader().finish();
+  return storage;
+}
+
+CollectiveSegment read_segment(const Node& node, Problems& problems) {
+  CollectiveSegment result;
+  Section section(node, problems, "segment", Completeness::whole);
+  if (section.reader().has("limit")) result.limit = section.reader().bytes("limit", {});
+  if (section.reader().require("alpha")) section.at_least_zero("alpha", result.alpha);
+  section.require("algbw", result.algbw);
+  section.reader().finish();
+  return result;
+}
+
+/// Limits must rise, and only the last segment has none: otherwise some sizes would have no segment or two.
+void check_limits(const Node& list, const std::vector<CollectiveSegment>& segments, Problems& problems) {
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const bool last = i + 1 == segments.size();
+    if (segments[i].limit.has_value() == last)
+      problems.add(list.items[i].where, last ? "the last segment has no 'limit'" : "'limit' is missing: only the last segment has none");
+    if (i > 0 && segments[i].limit && segments[i - 1].limit && *segments[i].limit <= *segments[i - 1].limit)
+      problems.add(list.items[i].where, "'limit' must be above that of the segment before");
+  }
+}
+
+void read_samples(const Node& list, std::vector<CollectiveFit::Sample>& samples, Problems& problems) {
+  for_each_row(list, 5, "[size, min, median, p90, repetitions]", problems, [&](const std::vector<Node>& row) {
+    const auto size = as_bytes(row[0], problems);
+    const auto least = as_seconds(row[1], problems);
+    const auto median = as_seconds(row[2], problems);
+    const auto p90 = as_seconds(row[3], problems);
+    const auto repetitions = as_integer(row[4], problems, 1, 1 << 30);
+    if (!size || !least || !median || !p90 || !repetitions) return;
+    if (*least <= Seconds{}) return problems.add(row[1].where, "a measured time must be above zero");
+    if (!samples.empty() && *size <= samples.back().size) return problems.add(row[0].where, "sizes must rise from row to row");
+    samples.push_back({*size, *least, *median, *p90, static_cast<std::int32_t>(*repetitions)});
+  });
+}
+
+Collective collective_from(const std::string& name) {
+  for (Collective c : all_collectives)
+    if (name_of(c) == name) return c;
+  return Collective::all_reduce;
+}
+
+CollectiveFit read_fit(const Node& node, Problems& problems) {
+  CollectiveFit fit;
+  MapReader reader(node, problems, "collective");
+  std::vector<std::string> names;
+  for (Collective c : all_collectives) names.emplace_back(name_of(c));
+  if (reader.require("collective")) fit.collective = collective_from(reader.choice("collective", names, names.front()));
+  if (reader.require("ranks")) fit.ranks = reader.integer("ranks", 2, 2, 1 << 24);
+  fit.nodes = reader.integer("nodes", 1, 1, 1 << 24);
+  fit.algorithm = reader.choice("algorithm", algorithms(), fit.algorithm);
+  fit.protocol = reader.choice("protocol", {"simple", "ll", "ll128"}, "");
+  fit.origin = reader.text("origin", "");
+  if (const Node* list = reader.find("segments")) {
+    if (list->kind != Node::Kind::list) problems.add(list->where, "expected a list of segments");
+    for (const Node& item : list->items) fit.segments.push_back(read_segment(item, problems));
+    check_limits(*list, fit.segments, problems);
+  }
+  if (const Node* list = reader.find("samples")) read_samples(*list, fit.samples, problems);
+  constexpr double any = std::numeric_limits<double>::max();
+  if (reader.has("leave_one_out_median")) fit.leave_one_out_median = reader.number("leave_one_out_median", 0, 0, any);
+  if (reader.has("leave_one_out_p90")) fit.leave_one_out_p90 = reader.number("leave_one_out_p90", 0, 0, any);
+  if (fit.segments.empty() && fit.samples.empty()) problems.add(node.where, "a collective needs 'segments' or 'samples'");
+  reader.finish();
+  return fit;
+}
+
+void read_collectives(const Node& list, std::vector<CollectiveFit>& fits, Problems& problems) {
+  if (list.kind != Node::Kind::list) return problems.add(list.where, "expected a list of collectives");
+  for (const Node& item : list.items) fits.push_back(read_fit(item, problems));
+}
+
+void read_origins(const Node& node, std::map<std::string, std::string>& origins, Problems& problems) {
+  if (node.kind != Node::Kind::map) return problems.add(node.where, "expected a map from keys to origins");
+  for (const Entry& entry : node.entries)
+    if (const auto text = as_text(entry.value, problems)) origins[entry.key] = *text;
+}
+
+}  // namespace
+
+Result<Profile> read_profile(const Node& root, Completeness completeness) {
+  Problems problems;
+  Profile profile;
+  if (root.where.source) profile.file = root.where.source->name;
+  Section section(root, problems, "profile", completeness);
+  section.optional("name", profile.name);
+  section.optional("description", profile.description);
+  if (const Node* node = section.section("gpu")) read_gpu(*node, profile.gpu, problems, completeness);
+  if (const Node* node = section.section("node")) read_node_shape(*node, profile.node, problems, completeness);
+  if (const Node* node = section.section("network")) read_network(*node, profile.network, problems, completeness);
+  MapReader& reader = section.reader();
+  if (const Node* node = reader.find("overheads")) read_overheads(*node, profile.overheads, problems);
+  if (const Node* node = reader.find("topology")) profile.topology = read_topology_block(*node, problems);
+  if (const Node* node = reader.find("storage")) profile.storage = read_storage(*node, problems);
+  if (reader.has("price_per_gpu_hour")) profile.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, 1e6);
+  if (const Node* node = reader.find("collectives")) read_collectives(*node, profile.collectives, problems);
+  if (const Node* node = reader.find("origins")) read_origins(*node, profile.origins, problems);
+  reader.finish();
+  if (!problems.empty()) return tl::unexpected(problems);
+  return profile;
+}
+
+std::string origin_of(const Profile& profile, std::string_view key) {
+  while (true) {
+    if (const auto found = profile.origins.find(std::string(key)); found != profile.origins.end()) return found->second;
+    const auto dot = key.rfind('.');
+    if (dot == std::string_view::npos) return {};
+    key = key.substr(0, dot);
+  }
+}
+
+}  // namespace shardsim

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "studies/plan/bounds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/costs/cost_model.hpp"
+#include "studies/compare/variant.hpp"
+
+namespace shardsim {
+namespace {
+
+/// Experts of an expert-parallel job run elsewhere: their work and tensors are not counted.
+bool counted(const Scenario& s, const Module& module) {
+  return !module.routed_experts || !s.strategy.options.given("expert_parallel_size");
+}
+
+bool recomputed(Checkpointing kind, const Module& module) {
+  switch (kind) {
+    case Checkpointing::none:
+      return false;
+    case Checkpointing::core_attention:
+      return module.core_attention;
+    case Checkpointing::selective_ops:
+      return !module.kept_by_selective;
+    case Checkpointing::full:
+      return true;
+  }
+  return false;
+}
+
+/// Kernels of one layer, as the training loop issues them. `first`: nothing needs the gradient of the model's own input.
+SimTime layer_time(const Scenario& s, const CostModel& costs, const LayerType& type, Checkpointing kind, bool trains, bool first) {
+  SimTime time;
+  for (std::size_t m = 0; m < type.modules.size(); ++m) {
+    const Module& module = type.modules[m];
+    if (!counted(s, module)) continue;
+    const SimTime forward = SimTime::from(costs.work(module.forward));
+    time += forward;
+    if (!trains) continue;  // which backward passes a frozen layer runs is not settled here
+    if (recomputed(kind, module)) time += forward;
+    Work backward = first && m == 0 ? Work{} : module.backward_input;
+    backward += module.backward_weight;
+    time += SimTime::from(costs.work(backward));
+  }
+  return time;
+}
+
+bool kept(Checkpointing kind, const Tensor& tensor) {
+  const bool saved = tensor.saved_by >= 0, input = tensor.producer < 0;
+  switch (kind) {
+    case Checkpointing::none:
+      return saved;
+    case Checkpointing::core_attention:
+      return saved && !tensor.core_attention;
+    case Checkpointing::selective_ops:
+      return input || tensor.kept_by_selective;
+    case Checkpointing::full:
+      return input;
+  }
+  return false;
+}
+
+/// Tensors of one layer that wait for backward. A layer's output is the next one's input and counted there.
+Bytes layer_tensors(const Scenario& s, const LayerType& type, Checkpointing kind) {
+  Bytes sum;
+  for (const Tensor& tensor : type.tensors) {
+    const bool output = tensor.producer >= 0 && tensor.last_consumer == static_cast<std::int32_t>(type.modules.size());
+    const bool fused = s.training.compile && tensor.fused_away;
+    const bool elsewhere = tensor.producer >= 0 && !counted(s, type.modules[static_cast<std::size_t>(tensor.producer)]);
+    if (!output && !fused && !elsewhere && kept(kind, tensor)) sum += bytes(tensor.elements, tensor.dtype);
+  }
+  return sum;
+}
+
+template <std::size_t N>
+bool one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+constexpr std::array<std::string_view, 2> replicated{"naive_dp", "ddp"};
+constexpr std::array<std::string_view, 7> whole_parameters{"naive_dp", "ddp", "zero_redundancy", "zero1", "zero2", "megatron", "olmo_ddp"};
+
+}  // namespace
+
+const LowerBounds::Share& LowerBounds::share(const Candidate& candidate) {
+  const auto [place, fresh] = shares_.try_emplace({candidate.micro_batch, candidate.checkpointing});
+  Share& share = place->second;
+  if (!fresh) return share;
+  const auto scenario = vary(base_, {fmt::format("training.micro_batch_size={}", candidate.micro_batch),
+                                     "training.activation_checkpointing=" + candidate.checkpointing});
+  if (!scenario) return share;  // the base's own strategy refuses: zero is a bound, too
+  const Model& model = *scenario->model;
+  const bool trains = model.trainable() == model.total();
+  const ActivationCheckpointing& checkpointing = scenario->training.checkpointing;
+  const CostModel costs(scenario->cluster);
+  std::map<std::tuple<std::int32_t, bool, bool>, std::pair<SimTime, Bytes>> known;  // by type, checkpointed or not, first or not
+  SimTime time;
+  std::int32_t block = 0;
+  bool first = true;
+  for (const Layer& layer : *model.layers) {
+    const LayerType& type = model.type_of(layer);
+    const bool checkpointed = type.block && block++ % std::max(checkpointing.every, 1) == 0;
+    const Checkpointing kind = checkpointed ? checkpointing.kind : Checkpointing::none;
+    const auto [found, added] = known.try_emplace({layer.type, checkpointed, first});
+    if (added)
+      found->second = {layer_time(*scenario, costs, type, kind, trains, first), trains ? layer_tensors(*scenario, type, kind) : Bytes{}};
+    time += found->second.first;
+    share.activations += found->second.second;
+    first = false;
+  }
+  share.micro_batch = time.seconds();
+  return share;
+}
+
+Bytes LowerBounds::states(const Candidate& candidate) const {
+  const Training& training = base_.training;
+  if (candidate.offload != "none" || !training.warm) return {};
+  const Precision& precision = training.precision;
+  const std::int64_t psi = base_.model->total().value(), trainable = base_.model->trainable().value(), n = candidate.gpus();
+  const bool adam = training.optimizer.kind == OptimizerKind::adam || training.optimizer.kind == OptimizerKind::adamw;
+  const std::int64_t parameter = size_of(precision.parameters), master = precision.master ? size_of(*precision.master) : 0;
+  const std::int64_t moments = adam ? 2 * size_of(precision.moments) : 0;
+  const std::int64_t least = master > 0 ? std::min(parameter, master) : parameter;  // FSDP's shard is the master copy
+  const bool split = base_.strategy.options.given("expert_parallel_size");  // experts of other ranks are not held
+  const std::int64_t parameters = one_of(candidate.strategy, whole_parameters) && !split ? psi * parameter : psi * least / n;
+  return Bytes{parameters + (one_of(candidate.strategy, replicated) && !split ? trainable * moments : trainable * moments / n)};
+}
+
+LowerBound LowerBounds::operator()(const Candidate& candidate) {
+  const Share& one = share(candidate);
+  return {one.micro_batch * static_cast<double>(candidate.accumulation), states(candidate) + one.activations};
+}
+
+}  // namespace shardsim

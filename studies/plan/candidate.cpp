@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "studies/plan/candidate.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/base/units_text.hpp"
+#include "studies/compare/variant.hpp"
+#include "studies/simulate/simulation_job.hpp"
+
+namespace shardsim {
+namespace {
+
+constexpr std::int64_t most_micro_batches = 128;  // sequences: beyond, activations fill any GPU long before
+
+bool has_option(const std::string& strategy, std::string_view option) {
+  const StrategyInfo* info = find_strategy(strategy);
+  return info != nullptr &&
+         std::any_of(info->options.begin(), info->options.end(), [&](const OptionSpec& spec) { return spec.name == option; });
+}
+
+/// Ways to run one strategy: as it is, keeping parameters between forward and backward, and sharded inside a node only.
+std::vector<std::vector<std::string>> option_sets(const std::string& strategy, std::int64_t nodes, std::int64_t gpus_per_node,
+                                                  bool hybrid) {
+  std::vector<std::vector<std::string>> sets{{}};
+  if (strategy == "fsdp2") sets.push_back({"reshard_after_forward=false"});
+  if (strategy == "fsdp1") sets.push_back({"sharding_strategy=SHARD_GRAD_OP"});
+  if (!hybrid || nodes == 1) return sets;
+  const std::string replicate = fmt::format("replicate={}", nodes);
+  if (strategy == "fsdp2" && has_option(strategy, "replicate")) sets.push_back({replicate});
+  if (strategy == "fsdp1" && has_option(strategy, "replicate")) sets.push_back({"sharding_strategy=HYBRID_SHARD", replicate});
+  if (strategy == "zero3" && has_option(strategy, "zero_hpz_partition_size"))
+    sets.push_back({fmt::format("zero_hpz_partition_size={}", gpus_per_node)});
+  return sets;
+}
+
+struct Machine {
+  std::int64_t nodes, gpus_per_node;
+};
+
+std::vector<Machine> machines(const Scenario& base, const PlanRequest& request) {
+  std::vector<Machine> all;
+  const std::int64_t whole = base.cluster.gpus_per_node;
+  if (request.parts_of_a_node)
+    for (std::int64_t gpus = 1; gpus < whole; gpus *= 2) all.push_back({1, gpus});
+  for (const std::int64_t nodes : request.nodes) all.push_back({nodes, whole});
+  return all;
+}
+
+/// Micro-batches that divide a rank's share of the global batch.
+std::vector<std::int64_t> micro_batches(const PlanRequest& request, std::int64_t gpus) {
+  std::vector<std::int64_t> out;
+  if (request.global_batch % gpus != 0) return out;
+  const std::int64_t share = request.global_batch / gpus;
+  for (std::int64_t m = 1; m <= std::min(share, most_micro_batches); ++m) {
+    const bool wanted = request.micro_batches.empty() || std::binary_search(request.micro_batches.begin(), request.micro_batches.end(), m);
+    if (share % m == 0 && wanted && share / m <= std::numeric_limits<std::int32_t>::max()) out.push_back(m);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Candidate::text() const {
+  std::string out = strategy;
+  if (!options.empty()) out += fmt::format(" ({})", fmt::join(options, ", "));
+  if (checkpointing != "none") out += fmt::format(", checkpointing {}", checkpointing);
+  if (offload != "none") out += fmt::format(", offload {}", offload);
+  return out + fmt::format(", micro-batch {} x {}", micro_batch, accumulation);
+}
+
+std::vector<Candidate> candidates(const Scenario& base, const PlanRequest& request) {
+  std::vector<Candidate> all;
+  for (const auto& [nodes, gpus_per_node] : machines(base, request))
+    for (const std::string& strategy : request.strategies)
+      for (const auto& options : option_sets(strategy, nodes, gpus_per_node, request.hybrid))
+        for (const std::string& checkpointing : request.checkpointing)
+          for (const std::string& offload : request.offload)
+            for (const std::int64_t m : micro_batches(request, nodes * gpus_per_node))
+              all.push_back(
+                  {nodes, gpus_per_node, strategy, options, checkpointing, offload, m, request.global_batch / (nodes * gpus_per_node) / m});
+  return all;
+}
+
+std::vector<std::string> left_out(const Scenario& base, const PlanRequest& request) {
+  std::vector<std::string> uneven, unlisted, out;
+  for (const auto& [nodes, gpus_per_node] : machines(base, request)) {
+    const std::int64_t gpus = nodes * gpus_per_node;
+    if (request.global_batch % gpus != 0)
+      uneven.push_back(grouped(gpus));
+    else if (micro_batches(request, gpus).empty())
+      unlisted.push_back(grouped(gpus));
+  }
+  const std::string batch = fmt::format("{} {}", grouped(request.global_batch), request.global_batch == 1 ? "sequence does" : "sequences do");
+  if (!uneven.empty()) out.push_back(fmt::format("{} not divide among {} GPUs", batch, fmt::join(uneven, ", ")));
+  if (!unlisted.empty())
+    out.push_back(fmt::format("none of plan.micro_batch_sizes divides a GPU's share of {} sequences on {} GPUs", grouped(request.global_batch), fmt::join(unlisted, ", ")));
+  return out;
+}
+
+Result<Scenario> scenario_of(const Scenario& base, const Candidate& candidate) {
+  auto assignments = choose_strategy(base, candidate.strategy);
+  for (const std::string& option : candidate.options) assignments.push_back("strategy." + option);
+  assignments.push_back(fmt::format("cluster.nodes={}", candidate.nodes));
+  assignments.push_back(fmt::format("cluster.gpus_per_node={}", candidate.gpus_per_node));
+  assignments.push_back(fmt::format("training.micro_batch_size={}", candidate.micro_batch));
+  assignments.push_back(fmt::format("training.gradient_accumulation_steps={}", candidate.accumulation));
+  assignments.push_back("training.activation_checkpointing=" + candidate.checkpointing);
+  assignments.push_back("training.offload=" + candidate.offload);
+  return vary(base, assignments);
+}
+
+std::optional<SimulationResult> simulate_candidate(const Scenario& base, const Candidate& candidate) {
+  const auto simulated = [&](std::int64_t accumulation) -> std::optional<SimulationResult> {
+    Candidate shorter = candidate;
+    shorter.accumulation = accumulation;
+    const auto scenario = scenario_of(base, shorter);
+    if (!scenario) return std::nullopt;
+    SimulationResult result = simulate_scenario(*scenario);
+    result.schedule = nullptr;  // thousands of them would fill the memory
+    return result;
+  };
+  if (candidate.accumulation <= exact_micro_batches) return simulated(candidate.accumulation);
+  const std::int64_t a = exact_micro_batches - 2, b = exact_micro_batches;
+  const auto first = simulated(a), second = simulated(b);
+  if (!first || !second) return std::nullopt;
+  return extrapolated(*first, *second, a, b, candidate.accumulation);
+}
+
+SimulationResult extrapolated(const SimulationResult& first, const SimulationResult& second, std::int64_t a, std::int64_t b,
+                              std::int64_t g) {
+  SimulationResult result = second;
+  const double steps = static_cast<double>(g - b) / static_cast<double>(b - a);
+  const auto line = [&](auto StepTime::*field) { result.step.*field += (second.step.*field - first.step.*field) * steps; };
+  for (auto field : {&StepTime::time, &StepTime::compute, &StepTime::communication, &StepTime::exposed_communication, &StepTime::host_bound,
+                     &StepTime::optimizer})
+    line(field);
+  line(&StepTime::model_flops);
+  line(&StepTime::hardware_flops);
+  const double longer = result.step.time / second.step.time;
+  const double tokens = static_cast<double>(g) / static_cast<double>(b);
+  result.step.tokens_per_second *= tokens / longer;
+  result.step.tokens_per_second_per_gpu *= tokens / longer;
+  result.step.mfu *= result.step.model_flops / second.step.model_flops / longer;
+  result.step.hfu *= result.step.hardware_flops / second.step.hardware_flops / longer;
+  result.traffic.total += Bytes{(second.traffic.total - first.traffic.total).value() / (b - a) * (g - b)};
+  return result;
+}
+
+}  // namespace shardsim
