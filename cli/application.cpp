@@ -42,14 +42,13 @@ ExitCode run_command_line(std::span<const std::string> words) {
     return dispatch(words);
   } catch (const ClosedPipe&) {
     return ExitCode::done;  // the reader has seen enough
-  } catch (const InputError& error) {
-    return fail(ExitCode::bad_input, error.what());
-  } catch (const EnvironmentError& error) {
+  } catch (const InputError& error) { return fail(ExitCode::bad_input, error.what()); } catch (const EnvironmentError& error) {
     return fail(ExitCode::environment, std::string("error: ") + error.what() + "\n");
   } catch (const std::bad_alloc&) {
     return fail(ExitCode::environment, "error: not enough memory on this machine\n");
   } catch (const std::exception& error) {
-    return fail(ExitCode::bug, std::string("internal error: ") + error.what() + "\nThis is a bug of shardsim " SHARDSIM_VERSION
+    return fail(ExitCode::bug, std::string("internal error: ") + error.what() +
+                                   "\nThis is a bug of shardsim " SHARDSIM_VERSION
                                    "; please report it with the command and its input files.\n");
   }
 }

@@ -131,9 +131,7 @@ void parse(CLI::App& app, const std::deque<Bound>& all, std::span<const std::str
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // the order in which the parser pops them
   try {
     app.parse(std::move(reversed));
-  } catch (const CLI::ParseError& error) {
-    refuse(chosen(all), error.what());
-  }
+  } catch (const CLI::ParseError& error) { refuse(chosen(all), error.what()); }
 }
 
 }  // namespace

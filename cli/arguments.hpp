@@ -16,7 +16,7 @@ struct ParsedLine {
   Arguments arguments;
   bool help = false;
   bool version = false;
-  int verbosity = 0;              ///< how often -v less how often -q
+  int verbosity = 0;  ///< how often -v less how often -q
 };
 
 /// Options that every command takes.

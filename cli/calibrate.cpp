@@ -82,7 +82,8 @@ ExitCode run_mpi(const Arguments& arguments) {
   MpiOptions options;
   options.budget = Seconds{arguments.number("--seconds", options.budget.base(), 1, 3600)};
   options.journal = journal_path(arguments.text("--output"));
-  Profile profile = calibrate_mpi(*platform, options, platform->reports() ? Progress(show_progress) : [](double, const std::string&) {});
+  Profile profile = calibrate_mpi(
+      *platform, options, platform->reports() ? Progress(show_progress) : [](double, const std::string&) {});
   platform->close();
   return platform->reports() ? write_measured(arguments, std::move(profile)) : ExitCode::done;
 }
@@ -120,8 +121,10 @@ void read_files(const Arguments& arguments, const Read& read, const Use& use) {
       problems.append(source.error());
       continue;
     }
-    if (auto result = read(*source)) use(*result, file_name(file));
-    else problems.append(result.error());
+    if (auto result = read(*source))
+      use(*result, file_name(file));
+    else
+      problems.append(result.error());
   }
   if (!problems.empty()) throw InputError(std::move(problems));
 }
@@ -136,11 +139,12 @@ ExitCode write_part(const Arguments& arguments, Profile profile) {
 
 ExitCode import_nccl_tests(const Arguments& arguments) {
   CollectiveSamples samples;
-  read_files(arguments, [&](const Source& source) { return read_nccl_tests(source, facts_given(arguments)); },
-             [&](const NcclTestsLog& log, const std::string& file) {
-               for (const Warning& warning : log.warnings) log_warning(to_text(warning));
-               samples.add(log, file);
-             });
+  read_files(
+      arguments, [&](const Source& source) { return read_nccl_tests(source, facts_given(arguments)); },
+      [&](const NcclTestsLog& log, const std::string& file) {
+        for (const Warning& warning : log.warnings) log_warning(to_text(warning));
+        samples.add(log, file);
+      });
   return write_part(arguments, with_fits(base_profile(arguments, Completeness::part), samples.fits()));
 }
 
@@ -148,15 +152,17 @@ ExitCode import_kineto(const Arguments& arguments) {
   Profile profile = base_profile(arguments, Completeness::part);
   GemmPoints products;
   std::vector<CollectiveFit> fits;
-  read_files(arguments, [](const Source& source) { return read_kineto(source); },
-             [&](const KinetoTrace& trace, const std::string& file) {
-               for (const Warning& warning : trace.warnings) log_warning(to_text(warning));
-               log_info(fmt::format("{}: {} compute kernels, {:.3f} s in all", file, trace.kernels, trace.kernel_time.base()));
-               products.insert(products.end(), trace.products.begin(), trace.products.end());
-               for (const CollectiveFit& fit : samples_of(trace, file).fits()) fits.push_back(fit);
-             });
+  read_files(
+      arguments, [](const Source& source) { return read_kineto(source); },
+      [&](const KinetoTrace& trace, const std::string& file) {
+        for (const Warning& warning : trace.warnings) log_warning(to_text(warning));
+        log_info(fmt::format("{}: {} compute kernels, {:.3f} s in all", file, trace.kernels, trace.kernel_time.base()));
+        products.insert(products.end(), trace.products.begin(), trace.products.end());
+        for (const CollectiveFit& fit : samples_of(trace, file).fits()) fits.push_back(fit);
+      });
   profile = with_fits(std::move(profile), fits);
-  if (products.size() >= 3 && !profile.gpu.peak.empty()) profile = with_products(std::move(profile), products, 200, file_name(arguments.texts("FILE").front()));
+  if (products.size() >= 3 && !profile.gpu.peak.empty())
+    profile = with_products(std::move(profile), products, 200, file_name(arguments.texts("FILE").front()));
   return write_part(arguments, std::move(profile));
 }
 
@@ -172,8 +178,9 @@ ExitCode import_products(const Arguments& arguments) {
   if (profile.gpu.peak.empty()) throw InputError("--base is missing: efficiencies are shares of a GPU's peak");
   const std::int64_t rows = arguments.integer("--rows", 1024, 1, 1 << 30);
   const auto keep = static_cast<std::size_t>(arguments.integer("--keep", 0, 0, 5000));
-  read_files(arguments, [&](const Source& source) { return read_products(source, rows); },
-             [&](const GemmPoints& points, const std::string& file) { profile = with_products(std::move(profile), points, keep, file); });
+  read_files(
+      arguments, [&](const Source& source) { return read_products(source, rows); },
+      [&](const GemmPoints& points, const std::string& file) { profile = with_products(std::move(profile), points, keep, file); });
   return write_part(arguments, std::move(profile));
 }
 
@@ -195,10 +202,14 @@ ExitCode run_show(const Arguments& arguments) {
   return ExitCode::done;
 }
 
-Argument output_argument() { return {.name = "--output", .value = "PROFILE", .help = "profile to write ('-': standard output)", .short_name = "-o", .required = true}; }
+Argument output_argument() {
+  return {.name = "--output", .value = "PROFILE", .help = "profile to write ('-': standard output)", .short_name = "-o", .required = true};
+}
 Argument name_argument() { return {.name = "--name", .value = "NAME", .help = "name of the profile"}; }
 Argument base_argument() {
-  return {.name = "--base", .value = "PROFILE", .help = "profile whose other values are kept: a path, or a shipped one such as clusters/h100-sxm.yaml"};
+  return {.name = "--base",
+          .value = "PROFILE",
+          .help = "profile whose other values are kept: a path, or a shipped one such as clusters/h100-sxm.yaml"};
 }
 
 std::vector<std::string> collective_words() {
@@ -208,43 +219,63 @@ std::vector<std::string> collective_words() {
 }
 
 Command local_command() {
-  return {.name = "local", .summary = "measure this machine's cores, memory and loop-back network",
-          .arguments = {output_argument(), name_argument(),
+  return {.name = "local",
+          .summary = "measure this machine's cores, memory and loop-back network",
+          .arguments = {output_argument(),
+                        name_argument(),
                         {.name = "--ranks", .value = "N", .help = "processes of the ring (default: one for each core, 2 to 8)"},
                         {.name = "--seconds", .value = "S", .help = "time to take", .fallback = "20"}},
           .run = run_local};
 }
 
 Command mpi_command() {
-  return {.name = "mpi", .summary = "measure collectives over MPI between the ranks that mpirun or srun started",
-          .details = "mpirun -n 4 shardsim calibrate mpi -o profile.yaml   or   srun --mpi=pmix -n 4 ... All-reduce, all-gather, reduce-scatter and broadcast "
-                     "with OpenMPI's ring algorithms, 1 KiB to 4 MiB, the slowest rank's time; one core of the first rank, while the others sleep.",
-          .arguments = {output_argument(), name_argument(), {.name = "--seconds", .value = "S", .help = "time to take", .fallback = "20"}},
-          .run = run_mpi};
+  return {
+      .name = "mpi",
+      .summary = "measure collectives over MPI between the ranks that mpirun or srun started",
+      .details =
+          "mpirun -n 4 shardsim calibrate mpi -o profile.yaml   or   srun --mpi=pmix -n 4 ... All-reduce, all-gather, reduce-scatter and "
+          "broadcast "
+          "with OpenMPI's ring algorithms, 1 KiB to 4 MiB, the slowest rank's time; one core of the first rank, while the others sleep.",
+      .arguments = {output_argument(), name_argument(), {.name = "--seconds", .value = "S", .help = "time to take", .fallback = "20"}},
+      .run = run_mpi};
 }
 
 Command nccl_command() {
-  return {.name = "nccl", .summary = "measure collectives between GPUs",
-          .details = "Between the GPUs of this machine, or, started by torchrun, mpirun or srun with a rank for each GPU, between those of several; the first "
-                     "rank writes the profile.",
-          .arguments = {output_argument(), name_argument(), base_argument(),
-                        {.name = "--groups", .value = "LIST", .help = "group sizes with commas between them: the first ranks are timed together", .fallback = "all ranks"}},
+  return {.name = "nccl",
+          .summary = "measure collectives between GPUs",
+          .details =
+              "Between the GPUs of this machine, or, started by torchrun, mpirun or srun with a rank for each GPU, between those of "
+              "several; the first "
+              "rank writes the profile.",
+          .arguments = {output_argument(),
+                        name_argument(),
+                        base_argument(),
+                        {.name = "--groups",
+                         .value = "LIST",
+                         .help = "group sizes with commas between them: the first ranks are timed together",
+                         .fallback = "all ranks"}},
           .run = run_nccl};
 }
 
 Command import_logs_command() {
-  return {.name = "import", .summary = "turn logs, traces and tables into a profile",
-          .details = "nccl-tests: logs of nccl-tests and rccl-tests, every column layout and JSON; only sizes and times are believed. "
-                     "kineto: traces of the PyTorch profiler. topo: nvidia-smi topo -m. products: CSV with m,n,k,time_us.",
-          .arguments = {{.name = "FORMAT", .help = "what wrote the files", .required = true, .words = {"nccl-tests", "kineto", "topo", "products"}},
-                        {.name = "FILE", .help = "what to read; runs of the same collective and ranks are repetitions", .required = true, .many = true},
-                        output_argument(), name_argument(), base_argument(),
-                        {.name = "--collective", .value = "NAME", .help = "where the log does not say it", .words = collective_words()},
-                        {.name = "--ranks", .value = "N", .help = "where the log does not say it"},
-                        {.name = "--nodes", .value = "N", .help = "where the log does not say it (default: eight ranks on each)"},
-                        {.name = "--rows", .value = "M", .help = "products: least m that counts", .fallback = "1024"},
-                        {.name = "--keep", .value = "N", .help = "products: measured shapes to keep for residuals", .fallback = "0"}},
-          .run = run_import_logs};
+  return {
+      .name = "import",
+      .summary = "turn logs, traces and tables into a profile",
+      .details =
+          "nccl-tests: logs of nccl-tests and rccl-tests, every column layout and JSON; only sizes and times are believed. "
+          "kineto: traces of the PyTorch profiler. topo: nvidia-smi topo -m. products: CSV with m,n,k,time_us.",
+      .arguments =
+          {{.name = "FORMAT", .help = "what wrote the files", .required = true, .words = {"nccl-tests", "kineto", "topo", "products"}},
+           {.name = "FILE", .help = "what to read; runs of the same collective and ranks are repetitions", .required = true, .many = true},
+           output_argument(),
+           name_argument(),
+           base_argument(),
+           {.name = "--collective", .value = "NAME", .help = "where the log does not say it", .words = collective_words()},
+           {.name = "--ranks", .value = "N", .help = "where the log does not say it"},
+           {.name = "--nodes", .value = "N", .help = "where the log does not say it (default: eight ranks on each)"},
+           {.name = "--rows", .value = "M", .help = "products: least m that counts", .fallback = "1024"},
+           {.name = "--keep", .value = "N", .help = "products: measured shapes to keep for residuals", .fallback = "0"}},
+      .run = run_import_logs};
 }
 
 }  // namespace
@@ -252,15 +283,22 @@ Command import_logs_command() {
 Command calibrate_command() {
   return {.name = "calibrate",
           .summary = "measure a machine, or read measurements, into a cluster profile",
-          .subcommands = {local_command(), mpi_command(),
-                          {.name = "cuda", .summary = "measure one GPU: launches, products, memory, copies", .arguments = {output_argument(), name_argument(), base_argument()}, .run = run_cuda},
-                          nccl_command(),
-                          import_logs_command(),
-                          {.name = "show", .summary = "print a profile: values, origins, measured against fitted",
-                           .arguments = {{.name = "PROFILE", .help = "profile to print", .required = true},
-                                         {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
-                                         html_argument()},
-                           .run = run_show}}};
+          .subcommands = {
+              local_command(),
+              mpi_command(),
+              {.name = "cuda",
+               .summary = "measure one GPU: launches, products, memory, copies",
+               .arguments = {output_argument(), name_argument(), base_argument()},
+               .run = run_cuda},
+              nccl_command(),
+              import_logs_command(),
+              {.name = "show",
+               .summary = "print a profile: values, origins, measured against fitted",
+               .arguments =
+                   {{.name = "PROFILE", .help = "profile to print", .required = true},
+                    {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"},
+                    html_argument()},
+               .run = run_show}}};
 }
 
 }  // namespace shardsim

@@ -50,7 +50,8 @@ void apply(const Scenario& scenario, std::vector<BaselineEdit> edits, Findings& 
   for (const BaselineEdit& edit : edits) {
     const auto from = ExactNumber::parse(edit.from), to = ExactNumber::parse(edit.to);
     const std::string moved = from && to ? moved_text(*from, *to) : "";
-    findings.changes += fmt::format("{}:{}: {} -> {}{}\n", scenario.file, edit.where.line, edit.from, edit.to, moved.empty() ? "" : "  " + moved);
+    findings.changes +=
+        fmt::format("{}:{}: {} -> {}{}\n", scenario.file, edit.where.line, edit.from, edit.to, moved.empty() ? "" : "  " + moved);
   }
   const Source source = value_or_throw(read_source(scenario.file));
   write_output(scenario.file, with_edits(source.text, std::move(edits)));
@@ -106,15 +107,19 @@ void print(const Arguments& arguments, const Findings& findings) {
     std::fwrite(text.data(), 1, text.size(), stderr);
   }
   std::fwrite(findings.problems.data(), 1, findings.problems.size(), stderr);
-  if (json) write_output("-", check_json(findings.cases).text() + "\n");
-  else write_output("-", (findings.changes.empty() ? "" : "Baselines rewritten\n" + findings.changes + "\n") + check_table(findings.cases));
+  if (json)
+    write_output("-", check_json(findings.cases).text() + "\n");
+  else
+    write_output("-", (findings.changes.empty() ? "" : "Baselines rewritten\n" + findings.changes + "\n") + check_table(findings.cases));
 }
 
 ExitCode run_check(const Arguments& arguments) {
   std::optional<Output> junit;
   if (arguments.given("--junit")) junit.emplace(arguments.text("--junit"));
   Findings findings;
-  for (const std::string& file : scenario_files(arguments.texts("PATH"), [](const std::string& other) { log_info(other + " is no scenario: passed over"); })) check_file(file, arguments.flag("--update"), findings);
+  for (const std::string& file :
+       scenario_files(arguments.texts("PATH"), [](const std::string& other) { log_info(other + " is no scenario: passed over"); }))
+    check_file(file, arguments.flag("--update"), findings);
   if (junit) {
     junit->write(junit_xml(findings.cases));
     junit->commit();
@@ -127,14 +132,15 @@ ExitCode run_check(const Arguments& arguments) {
 }  // namespace
 
 Command check_command() {
-  return {.name = "check",
-          .summary = "compare scenarios with what their expect blocks say",
-          .details = "Exit code 1 if a figure is not as expected or a scenario expects nothing, 2 if a scenario cannot be read.",
-          .arguments = {{.name = "PATH", .help = "scenario file, or a folder searched for them", .required = true, .many = true},
-                        {.name = "--junit", .value = "FILE", .help = "write the outcome as JUnit XML"},
-                        {.name = "--update", .help = "rewrite the baselines in the scenario files, showing the change"},
-                        {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"}},
-          .run = run_check};
+  return {
+      .name = "check",
+      .summary = "compare scenarios with what their expect blocks say",
+      .details = "Exit code 1 if a figure is not as expected or a scenario expects nothing, 2 if a scenario cannot be read.",
+      .arguments = {{.name = "PATH", .help = "scenario file, or a folder searched for them", .required = true, .many = true},
+                    {.name = "--junit", .value = "FILE", .help = "write the outcome as JUnit XML"},
+                    {.name = "--update", .help = "rewrite the baselines in the scenario files, showing the change"},
+                    {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json"}, .fallback = "table"}},
+      .run = run_check};
 }
 
 }  // namespace shardsim

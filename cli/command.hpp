@@ -17,13 +17,13 @@ namespace shardsim {
 /// An option ("--format") or a positional argument ("SCENARIO"). Positionals are filled in the order of the table.
 struct Argument {
   std::string name = {};
-  std::string value = {};                ///< what its value is called in help ("FILE"); empty for an option: a flag without a value
-  std::string help = {};                 ///< one line, no full stop
-  std::string short_name = {};           ///< "-o"
+  std::string value = {};       ///< what its value is called in help ("FILE"); empty for an option: a flag without a value
+  std::string help = {};        ///< one line, no full stop
+  std::string short_name = {};  ///< "-o"
   bool required = false;
-  bool many = false;                     ///< may be given several times (an option), or takes the rest (a positional)
-  std::vector<std::string> words = {};   ///< the allowed values, if closed
-  std::string fallback = {};             ///< shown in help
+  bool many = false;                    ///< may be given several times (an option), or takes the rest (a positional)
+  std::vector<std::string> words = {};  ///< the allowed values, if closed
+  std::string fallback = {};            ///< shown in help
 
   [[nodiscard]] bool positional() const { return !name.starts_with('-'); }
   [[nodiscard]] bool flag() const { return !positional() && value.empty(); }
@@ -34,8 +34,8 @@ class Arguments {
  public:
   [[nodiscard]] bool given(std::string_view name) const { return values_.contains(std::string(name)); }
   [[nodiscard]] bool flag(std::string_view name) const { return given(name); }
-  [[nodiscard]] std::string text(std::string_view name, std::string fallback = {}) const;   ///< the last one given
-  [[nodiscard]] std::vector<std::string> texts(std::string_view name) const;                ///< all given, in order
+  [[nodiscard]] std::string text(std::string_view name, std::string fallback = {}) const;  ///< the last one given
+  [[nodiscard]] std::vector<std::string> texts(std::string_view name) const;               ///< all given, in order
   /// A value that is no integer (number) in [min, max] is an InputError that names the argument.
   [[nodiscard]] std::int64_t integer(std::string_view name, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
   [[nodiscard]] double number(std::string_view name, double fallback, double min, double max) const;
@@ -48,8 +48,8 @@ class Arguments {
 
 struct Command {
   std::string name = {};
-  std::string summary = {};              ///< one line, no full stop
-  std::string details = {};              ///< further sentences of the help and the man page
+  std::string summary = {};  ///< one line, no full stop
+  std::string details = {};  ///< further sentences of the help and the man page
   std::vector<Argument> arguments = {};
   std::vector<Command> subcommands = {};
   std::function<ExitCode(const Arguments&)> run = {};

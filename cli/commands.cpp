@@ -8,19 +8,20 @@ const Command& program() {
       .name = "shardsim",
       .summary = "predicts a data-parallel training step before the money is spent",
       .details = "Exact bytes, peak memory and time of one optimizer step: naive data parallelism, DDP, ZeRO-1/2/3, FSDP1/2 and Megatron.",
-      .subcommands = {
-          simulate_command(),
-          compare_command(),
-          plan_command(),
-          sweep_command(),
-          calibrate_command(),
-          execute_command(),
-          import_command(),
-          check_command(),
-          formula_command(),
-          list_command(),
-          generate_command(),
-      },
+      .subcommands =
+          {
+              simulate_command(),
+              compare_command(),
+              plan_command(),
+              sweep_command(),
+              calibrate_command(),
+              execute_command(),
+              import_command(),
+              check_command(),
+              formula_command(),
+              list_command(),
+              generate_command(),
+          },
   };
   return root;
 }

@@ -25,7 +25,8 @@ constexpr double most_parameters = 1e15;
 Model bare_model(Elements parameters) {
   Model model;
   model.name = "a model";
-  model.parameters = std::make_shared<const std::vector<Parameter>>(std::vector<Parameter>{{.name = "all", .shape = {parameters.value()}, .elements = parameters}});
+  model.parameters = std::make_shared<const std::vector<Parameter>>(
+      std::vector<Parameter>{{.name = "all", .shape = {parameters.value()}, .elements = parameters}});
   model.layers = std::make_shared<const std::vector<Layer>>();
   return model;
 }
@@ -39,8 +40,10 @@ struct Subject {
 
 Scenario preset_scenario(const std::string& preset, std::int64_t ranks, const std::string& strategy) {
   const std::int64_t gpus = std::gcd(ranks, std::int64_t{8});
-  const Source text{"--model " + preset, fmt::format("model: {{preset: {}}}\ncluster: {{profile: clusters/h100-sxm.yaml, nodes: {}, gpus_per_node: {}}}\n"
-                                                     "training: {{sequence_length: 512}}\nstrategy: {{name: {}}}\n", preset, ranks / gpus, gpus, strategy)};
+  const Source text{"--model " + preset,
+                    fmt::format("model: {{preset: {}}}\ncluster: {{profile: clusters/h100-sxm.yaml, nodes: {}, gpus_per_node: {}}}\n"
+                                "training: {{sequence_length: 512}}\nstrategy: {{name: {}}}\n",
+                                preset, ranks / gpus, gpus, strategy)};
   return value_or_throw(read_scenario(value_or_throw(read_yaml(text)), text.name, shipped_folder()));
 }
 
@@ -70,10 +73,11 @@ Subject subject_of(const Arguments& arguments, const std::string& strategy) {
 std::string head(const Subject& subject) {
   const Symbols symbols = symbols_of(subject.job);
   const auto value = [&](const char* name) { return grouped(symbols.at(name).integer().value_or(0)); };
-  std::string out = wrapped(fmt::format("psi = {} parameters ({} trainable), n = {} ranks, g = {} micro-batches, bytes of an element: e_p = {} (parameter), "
-                                        "e_g = {} (gradient); k = {} bytes of optimizer states",
-                                        value("psi"), value("psi_trainable"), value("n"), value("g"), value("e_p"), value("e_g"), symbols.at("k").text()),
-                            0, 0);
+  std::string out = wrapped(
+      fmt::format("psi = {} parameters ({} trainable), n = {} ranks, g = {} micro-batches, bytes of an element: e_p = {} (parameter), "
+                  "e_g = {} (gradient); k = {} bytes of optimizer states",
+                  value("psi"), value("psi_trainable"), value("n"), value("g"), value("e_p"), value("e_g"), symbols.at("k").text()),
+      0, 0);
   return out + "\n";
 }
 
@@ -99,18 +103,23 @@ std::string overview(const Arguments& arguments) {
     states.rows.push_back(std::move(row));
     formulas += fmt::format("{:<8}holds {}\n        sends {}\n", name, terms, derivation.sent.formula);
   }
-  return out + states.text() + "\n" + formulas + "\n" + wrapped("fsdp1 and fsdp2 shard as zero3 does. --strategy NAME derives one of them; with --model or a scenario, beside what its "
-                              "library does.", 0, 0) + "\n";
+  return out + states.text() + "\n" + formulas + "\n" +
+         wrapped(
+             "fsdp1 and fsdp2 shard as zero3 does. --strategy NAME derives one of them; with --model or a scenario, beside what its "
+             "library does.",
+             0, 0) +
+         "\n";
 }
 
 std::string derivation_text(const Subject& subject) {
   const Derivation derivation = derive(subject.job);
   const Symbols symbols = symbols_of(subject.job);
   const auto line = [&](const DerivationStep& step) {
-    return fmt::format("  {}\n      = {}\n      = {}\n      {}\n", step.what + " = " + step.formula, with_numbers(step.formula, symbols), to_text_decimal(step.value),
-                       wrapped(step.reason, 6, 6));
+    return fmt::format("  {}\n      = {}\n      = {}\n      {}\n", step.what + " = " + step.formula, with_numbers(step.formula, symbols),
+                       to_text_decimal(step.value), wrapped(step.reason, 6, 6));
   };
-  std::string out = fmt::format("{}: {}\n\nStates of each rank\n", subject.job.strategy.name, wrapped(derivation.source, 4, subject.job.strategy.name.size() + 2));
+  std::string out = fmt::format("{}: {}\n\nStates of each rank\n", subject.job.strategy.name,
+                                wrapped(derivation.source, 4, subject.job.strategy.name.size() + 2));
   Bytes sum;
   for (const DerivationStep& step : derivation.states) {
     out += line(step);
@@ -132,7 +141,8 @@ std::string framework_text(Subject& subject) {
     grid.rows.push_back({derivation.states[i].what, to_text_decimal(derivation.states[i].value),
                          to_text_decimal(result.memory.persistent[static_cast<std::size_t>(categories[i])])});
   grid.rows.push_back({"sent", to_text_decimal(derivation.sent.value), to_text_decimal(result.traffic.total)});
-  const std::string why = result.traffic.textbook_differs_because.empty() ? "the same traffic as the textbook" : result.traffic.textbook_differs_because;
+  const std::string why =
+      result.traffic.textbook_differs_because.empty() ? "the same traffic as the textbook" : result.traffic.textbook_differs_because;
   return fmt::format("\nWhat {} does\n{}\n{}\n", result.schedule->library, grid.text(), wrapped("Why: " + why, 2, 0));
 }
 
@@ -162,7 +172,8 @@ std::string estimator_text(const Arguments& arguments) {
   const std::int64_t ranks = arguments.integer("--ranks", 64, 1, most_ranks);
   EstimatorInput input;
   input.gpus_per_node = arguments.integer("--gpus-per-node", std::min<std::int64_t>(ranks, 8), 1, ranks);
-  if (ranks % input.gpus_per_node != 0) throw InputError(fmt::format("--gpus-per-node {} does not divide --ranks {}", input.gpus_per_node, ranks));
+  if (ranks % input.gpus_per_node != 0)
+    throw InputError(fmt::format("--gpus-per-node {} does not divide --ranks {}", input.gpus_per_node, ranks));
   input.nodes = ranks / input.gpus_per_node;
   if (arguments.given("--model")) {
     const auto model = preset_scenario(arguments.text("--model"), ranks, "zero3").model;
@@ -170,20 +181,34 @@ std::string estimator_text(const Arguments& arguments) {
     input.largest_layer = largest_layer(*model);
   } else {
     input.parameters = Elements{static_cast<std::int64_t>(arguments.number("--parameters", 7.5e9, 1, most_parameters))};
-    if (!arguments.given("--largest-layer")) throw InputError("--estimator deepspeed needs --largest-layer, the parameters of the largest layer, or --model");
+    if (!arguments.given("--largest-layer"))
+      throw InputError("--estimator deepspeed needs --largest-layer, the parameters of the largest layer, or --model");
   }
-  if (arguments.given("--largest-layer")) input.largest_layer = Elements{static_cast<std::int64_t>(arguments.number("--largest-layer", 1, 1, most_parameters))};
+  if (arguments.given("--largest-layer"))
+    input.largest_layer = Elements{static_cast<std::int64_t>(arguments.number("--largest-layer", 1, 1, most_parameters))};
 
-  TextGrid grid{.header = {"ZeRO", "Offload", "GPU, code", "GPU, docs", "CPU", "Rule of the code"}, .right = {false, false, true, true, true, false}, .rows = {}};
+  TextGrid grid{.header = {"ZeRO", "Offload", "GPU, code", "GPU, docs", "CPU", "Rule of the code"},
+                .right = {false, false, true, true, true, false},
+                .rows = {}};
   for (const EstimatorRow& row : deepspeed_estimates(input)) {
     const std::string rule = row.gpu_rule == row.documented_rule ? row.gpu_rule : row.gpu_rule + " (docs: " + row.documented_rule + ")";
     grid.rows.push_back({std::to_string(row.stage), row.offload, gib(row.gpu), gib(row.gpu_documented), gib(row.cpu), rule});
   }
-  std::string out = wrapped(fmt::format("DeepSpeed's estimators for P = {} parameters, the largest layer L = {}, n = {} GPUs on {} node{}; GiB of each GPU and of each "
-                                        "node's memory", grouped(input.parameters.value()), grouped(input.largest_layer.value()), ranks, input.nodes, input.nodes == 1 ? "" : "s"), 0, 0) + "\n\n";
+  std::string out = wrapped(fmt::format("DeepSpeed's estimators for P = {} parameters, the largest layer L = {}, n = {} GPUs on {} node{}; "
+                                        "GiB of each GPU and of each "
+                                        "node's memory",
+                                        grouped(input.parameters.value()), grouped(input.largest_layer.value()), ranks, input.nodes,
+                                        input.nodes == 1 ? "" : "s"),
+                            0, 0) +
+                    "\n\n";
   out += grid.text() + simulated_states(arguments, ranks) + "\n";
-  return out + wrapped("They count model states alone. Left out: activations and logits, parameters gathered and alive (stage3_max_live_parameters, up to 1e9 "
-                       "elements), buckets of reduction and prefetch, the CUDA context and NCCL, and blocks that the caching allocator keeps.", 0, 0) + "\n";
+  return out +
+         wrapped(
+             "They count model states alone. Left out: activations and logits, parameters gathered and alive (stage3_max_live_parameters, "
+             "up to 1e9 "
+             "elements), buckets of reduction and prefetch, the CUDA context and NCCL, and blocks that the caching allocator keeps.",
+             0, 0) +
+         "\n";
 }
 
 ExitCode run_formula(const Arguments& arguments) {
@@ -211,18 +236,21 @@ std::vector<std::string> derivable_strategies() {
 }  // namespace
 
 Command formula_command() {
-  return {.name = "formula",
-          .summary = "derive what the papers count, with the numbers put in",
-          .details = "Without a strategy: the ZeRO paper's table of states for a number of parameters and ranks, in mixed precision with Adam.",
-          .arguments = {{.name = "SCENARIO", .help = "take model, ranks, precision and strategy from a scenario"},
-                        {.name = "--strategy", .value = "NAME", .help = "derive one strategy", .words = derivable_strategies()},
-                        {.name = "--parameters", .value = "P", .help = "number of parameters", .fallback = "7.5e9"},
-                        {.name = "--model", .value = "PRESET", .help = "take the parameters of a preset (see 'list models')"},
-                        {.name = "--ranks", .value = "N", .help = "world size", .fallback = "64"},
-                        {.name = "--estimator", .value = "NAME", .help = "print what another tool's estimator says", .words = {"deepspeed"}},
-                        {.name = "--largest-layer", .value = "L", .help = "parameters of the largest layer, for the estimator (default: the model's)"},
-                        {.name = "--gpus-per-node", .value = "G", .help = "for the estimator", .fallback = "8"}},
-          .run = run_formula};
+  return {
+      .name = "formula",
+      .summary = "derive what the papers count, with the numbers put in",
+      .details = "Without a strategy: the ZeRO paper's table of states for a number of parameters and ranks, in mixed precision with Adam.",
+      .arguments = {{.name = "SCENARIO", .help = "take model, ranks, precision and strategy from a scenario"},
+                    {.name = "--strategy", .value = "NAME", .help = "derive one strategy", .words = derivable_strategies()},
+                    {.name = "--parameters", .value = "P", .help = "number of parameters", .fallback = "7.5e9"},
+                    {.name = "--model", .value = "PRESET", .help = "take the parameters of a preset (see 'list models')"},
+                    {.name = "--ranks", .value = "N", .help = "world size", .fallback = "64"},
+                    {.name = "--estimator", .value = "NAME", .help = "print what another tool's estimator says", .words = {"deepspeed"}},
+                    {.name = "--largest-layer",
+                     .value = "L",
+                     .help = "parameters of the largest layer, for the estimator (default: the model's)"},
+                    {.name = "--gpus-per-node", .value = "G", .help = "for the estimator", .fallback = "8"}},
+      .run = run_formula};
 }
 
 }  // namespace shardsim

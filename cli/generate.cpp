@@ -8,7 +8,10 @@ namespace {
 
 ExitCode run_generate(const Arguments& arguments) {
   const std::string what = arguments.text("WHAT");
-  write_output("-", what == "man" ? man_page(program()) : what == "bash" ? bash_completion(program()) : what == "zsh" ? zsh_completion(program()) : fish_completion(program()));
+  write_output("-", what == "man"    ? man_page(program())
+                    : what == "bash" ? bash_completion(program())
+                    : what == "zsh"  ? zsh_completion(program())
+                                     : fish_completion(program()));
   return ExitCode::done;
 }
 

@@ -12,9 +12,7 @@ namespace {
 
 constexpr std::size_t help_column = 28;
 
-std::string row(const std::string& left, const std::string& help) {
-  return beside("  " + left, help, help_column) + "\n";
-}
+std::string row(const std::string& left, const std::string& help) { return beside("  " + left, help, help_column) + "\n"; }
 
 std::string left_column(const Argument& argument) {
   std::string out = argument.short_name.empty() ? argument.name : argument.short_name + ", " + argument.name;
@@ -58,7 +56,8 @@ std::string help_text(const Command& command, const std::vector<std::string>& pa
     for (const Command& sub : command.subcommands) out += row(sub.name, sub.summary);
   }
   std::string positionals, options;
-  for (const Argument& argument : command.arguments) (argument.positional() ? positionals : options) += row(left_column(argument), right_column(argument));
+  for (const Argument& argument : command.arguments)
+    (argument.positional() ? positionals : options) += row(left_column(argument), right_column(argument));
   for (const Argument& argument : common_arguments()) options += row(left_column(argument), right_column(argument));
   if (!positionals.empty()) out += "\nArguments:\n" + positionals;
   out += "\nOptions:\n" + options;

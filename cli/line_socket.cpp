@@ -35,7 +35,9 @@ void notice_dead_hosts(int descriptor) {
 }
 
 template <class Address>
-sockaddr* generic(Address& address) { return reinterpret_cast<sockaddr*>(&address); }
+sockaddr* generic(Address& address) {
+  return reinterpret_cast<sockaddr*>(&address);
+}
 
 /// Whether a connection that was begun without waiting has come about.
 bool is_connected(int descriptor, std::chrono::milliseconds patience) {

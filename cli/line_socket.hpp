@@ -19,7 +19,8 @@ class LineSocket {
   LineSocket& operator=(LineSocket&&) = delete;
 
   /// Nothing if there is no such host or nobody listens there.
-  [[nodiscard]] static std::optional<LineSocket> connect(const std::string& address, std::uint16_t port, std::chrono::milliseconds patience);
+  [[nodiscard]] static std::optional<LineSocket> connect(const std::string& address, std::uint16_t port,
+                                                         std::chrono::milliseconds patience);
 
   /// Nothing once the other end is gone.
   [[nodiscard]] std::optional<std::string> receive();

@@ -37,7 +37,8 @@ std::string option_text(const OptionSpec& option) {
 std::string strategies_text() {
   std::string out;
   for (const StrategyInfo& info : strategies()) {
-    out += (out.empty() ? "" : "\n") + info.name + "\n  " + wrapped(info.summary, 2, 2) + "\n  " + wrapped("framework: " + info.library, 2, 2) + "\n";
+    out += (out.empty() ? "" : "\n") + info.name + "\n  " + wrapped(info.summary, 2, 2) + "\n  " +
+           wrapped("framework: " + info.library, 2, 2) + "\n";
     for (const OptionSpec& option : info.options) out += option_text(option);
   }
   return out;
@@ -60,7 +61,8 @@ std::vector<Profile> shipped_profiles() {
 std::string clusters_text() {
   TextGrid grid{.header = {"Profile", "GPUs", "Ring", "NICs", "Network"}, .right = {false, false, true, true, true}, .rows = {}};
   for (const Profile& p : shipped_profiles())
-    grid.rows.push_back({p.file, fmt::format("{} x {}", p.node.gpus, p.gpu.name), to_text(p.node.ring_bandwidth), std::to_string(p.network.nics_per_node),
+    grid.rows.push_back({p.file, fmt::format("{} x {}", p.node.gpus, p.gpu.name), to_text(p.node.ring_bandwidth),
+                         std::to_string(p.network.nics_per_node),
                          to_text(p.network.nic_bandwidth * static_cast<double>(p.network.nics_per_node))});
   return grid.text() + "\n" + wrapped("Ring: bus bandwidth inside a node. Network: of all NICs of a node, one direction.", 0, 0) + "\n";
 }
@@ -69,7 +71,8 @@ std::string gpu_names_text() {
   TextGrid grid{.header = {"GPU", "Memory", "HBM", "bf16, dense", "Profile"}, .right = {false, true, true, true, false}, .rows = {}};
   for (const Profile& p : shipped_profiles()) {
     const auto peak = p.gpu.peak.find(DType::bf16);
-    grid.rows.push_back({p.gpu.name, to_text(p.gpu.capacity), to_text(p.gpu.memory_bandwidth), peak == p.gpu.peak.end() ? "" : to_text(peak->second), p.file});
+    grid.rows.push_back({p.gpu.name, to_text(p.gpu.capacity), to_text(p.gpu.memory_bandwidth),
+                         peak == p.gpu.peak.end() ? "" : to_text(peak->second), p.file});
   }
   return grid.text();
 }

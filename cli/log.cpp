@@ -22,11 +22,13 @@ spdlog::logger& logger() {
 }  // namespace
 
 void set_verbosity(int verbosity) {
-  const auto level = verbosity < 0 ? spdlog::level::err : verbosity == 0 ? spdlog::level::warn : verbosity == 1 ? spdlog::level::info : spdlog::level::debug;
+  const auto level = verbosity < 0    ? spdlog::level::err
+                     : verbosity == 0 ? spdlog::level::warn
+                     : verbosity == 1 ? spdlog::level::info
+                                      : spdlog::level::debug;
   logger().set_level(level);
 }
 
-void log_debug(const std::string& message) { logger().debug(message); }
 void log_info(const std::string& message) { logger().info(message); }
 void log_warning(const std::string& message) { logger().warn(message); }
 

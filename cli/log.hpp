@@ -9,7 +9,6 @@ namespace shardsim {
 /// 0: warnings and errors; each step up adds information, then debugging; -1 and below: errors only.
 void set_verbosity(int verbosity);
 
-void log_debug(const std::string& message);
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
 

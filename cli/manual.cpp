@@ -17,7 +17,9 @@ void walk(const Command& command, std::vector<std::string> path, const Visit& vi
   for (const Command& sub : command.subcommands) walk(sub, path, visit);
 }
 
-std::string joined(const std::vector<std::string>& words, const char* separator = " ") { return fmt::format("{}", fmt::join(words, separator)); }
+std::string joined(const std::vector<std::string>& words, const char* separator = " ") {
+  return fmt::format("{}", fmt::join(words, separator));
+}
 
 /// Text as roff takes it: hyphens that can be copied, no line that begins with a control character.
 std::string roff(const std::string& text) {
@@ -43,7 +45,8 @@ std::string roff_command(const Command& command, const std::vector<std::string>&
   std::string usage;
   for (const Argument& argument : command.arguments)
     if (argument.positional()) usage += " \\fI" + roff(argument.name) + "\\fR" + (argument.many ? "..." : "");
-  std::string out = ".SS \"" + joined(path) + "\"\n\\fB" + roff(joined(path)) + "\\fR [options]" + usage + "\n.PP\n" + roff(command.summary) + ".\n";
+  std::string out =
+      ".SS \"" + joined(path) + "\"\n\\fB" + roff(joined(path)) + "\\fR [options]" + usage + "\n.PP\n" + roff(command.summary) + ".\n";
   if (!command.details.empty()) out += roff(command.details) + "\n";
   for (const Argument& argument : command.arguments) out += roff_argument(argument);
   return out;
@@ -71,23 +74,27 @@ std::string bash_case(const Command& command, const std::vector<std::string>& pa
   for (const Argument& argument : command.arguments)
     if (!argument.positional() && !argument.words.empty())
       values += fmt::format("      [ \"$previous\" = {} ] && words=\"{}\"\n", argument.name, joined(argument.words));
-  return fmt::format("    \"{}\")\n      words=\"{} {}\"\n{}      ;;\n", joined(path), joined(plain_words(command)), joined(option_spellings(command)), values);
+  return fmt::format("    \"{}\")\n      words=\"{} {}\"\n{}      ;;\n", joined(path), joined(plain_words(command)),
+                     joined(option_spellings(command)), values);
 }
 
 }  // namespace
 
 std::string man_page(const Command& program) {
-  std::string out = ".TH SHARDSIM 1\n.SH NAME\nshardsim \\- " + roff(program.summary) + "\n.SH SYNOPSIS\n\\fBshardsim\\fR \\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n" +
-                    roff(program.details) + "\n.SH COMMANDS\n";
+  std::string out = ".TH SHARDSIM 1\n.SH NAME\nshardsim \\- " + roff(program.summary) +
+                    "\n.SH SYNOPSIS\n\\fBshardsim\\fR \\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n" + roff(program.details) +
+                    "\n.SH COMMANDS\n";
   walk(program, {}, [&](const Command& command, const std::vector<std::string>& path) {
     if (command.run) out += roff_command(command, path);
   });
   out += ".SH OPTIONS OF EVERY COMMAND\n";
   for (const Argument& argument : common_arguments()) out += roff_argument(argument);
-  out += ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nThe answer is no: \\fBcheck\\fR failed, \\fBexecute\\fR disagrees, nothing in \\fBplan\\fR fits.\n"
-         ".TP\n2\nBad usage or bad input.\n.TP\n3\nThe machine lacks something: a GPU, MPI, a disk with room.\n.TP\n70\nA bug of shardsim.\n"
-         ".SH ENVIRONMENT\n.TP\nSHARDSIM_DATA\nFolder of the shipped scenarios, instead of the installed one.\n"
-         ".TP\nGITHUB_ACTIONS\nIf \\(lqtrue\\(rq, \\fBcheck\\fR writes workflow annotations to standard error.\n";
+  out +=
+      ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nThe answer is no: \\fBcheck\\fR failed, \\fBexecute\\fR disagrees, nothing in \\fBplan\\fR "
+      "fits.\n"
+      ".TP\n2\nBad usage or bad input.\n.TP\n3\nThe machine lacks something: a GPU, MPI, a disk with room.\n.TP\n70\nA bug of shardsim.\n"
+      ".SH ENVIRONMENT\n.TP\nSHARDSIM_DATA\nFolder of the shipped scenarios, instead of the installed one.\n"
+      ".TP\nGITHUB_ACTIONS\nIf \\(lqtrue\\(rq, \\fBcheck\\fR writes workflow annotations to standard error.\n";
   return out;
 }
 

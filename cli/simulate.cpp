@@ -67,16 +67,20 @@ ExitCode run_simulate(const Arguments& arguments) {
   Problems problems;
   for (const std::string& path : arguments.texts("SCENARIO")) {
     auto scenario = load_scenario(path, arguments.texts("--set"));
-    if (scenario) scenarios.push_back(std::move(*scenario));
-    else problems.append(scenario.error());
+    if (scenario)
+      scenarios.push_back(std::move(*scenario));
+    else
+      problems.append(scenario.error());
   }
   if (!problems.empty()) throw InputError(std::move(problems));
 
   std::vector<SimulationResult> results;
-  for (const Scenario& scenario : scenarios) results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace || extras.html || extras.svg}));
+  for (const Scenario& scenario : scenarios)
+    results.push_back(simulate_scenario(scenario, Detail{.timeline = extras.trace || extras.html || extras.svg}));
 
   if (arguments.flag("--explain"))
-    for (std::size_t i = 0; i < results.size(); ++i) results[i].explanation = std::make_shared<const MemoryExplanation>(explain_memory(scenarios[i], results[i]));
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i].explanation = std::make_shared<const MemoryExplanation>(explain_memory(scenarios[i], results[i]));
 
   const std::string format = arguments.text("--format", "table");
   if (format != "table")  // the table shows them itself
@@ -93,17 +97,22 @@ ExitCode run_simulate(const Arguments& arguments) {
 }  // namespace
 
 Command simulate_command() {
-  return {.name = "simulate",
-          .summary = "predict one training step of each scenario",
-          .arguments = {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true, .many = true},
-                        {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
-                        {.name = "--trace", .value = "FILE", .help = "write a timeline for Perfetto or chrome://tracing ('-': standard output)"},
-                        html_argument(),
-                        {.name = "--svg", .value = "FILE", .help = "write the timeline as a picture for documents"},
-                        {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
-                        {.name = "--explain", .help = "say what the memory consists of and which single change lowers it, by simulating each"},
-                        {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenarios, as in training.micro_batch_size=2", .many = true}},
-          .run = run_simulate};
+  return {
+      .name = "simulate",
+      .summary = "predict one training step of each scenario",
+      .arguments =
+          {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true, .many = true},
+           {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
+           {.name = "--trace", .value = "FILE", .help = "write a timeline for Perfetto or chrome://tracing ('-': standard output)"},
+           html_argument(),
+           {.name = "--svg", .value = "FILE", .help = "write the timeline as a picture for documents"},
+           {.name = "--dump-schedule", .value = "FILE", .help = "write the operations of the step as text"},
+           {.name = "--explain", .help = "say what the memory consists of and which single change lowers it, by simulating each"},
+           {.name = "--set",
+            .value = "KEY=VALUE",
+            .help = "override a key of the scenarios, as in training.micro_batch_size=2",
+            .many = true}},
+      .run = run_simulate};
 }
 
 }  // namespace shardsim

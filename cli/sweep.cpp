@@ -28,7 +28,8 @@ RowFormat format_of(const std::string& output) {
 }
 
 /// Simulates what the queue hands out, on all threads of this process.
-void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, SweepQueue& queue, SweepJournal& journal, ProgressBar& progress) {
+void simulate_rows(const SweepPlan& plan, RowFormat format, unsigned threads, SweepQueue& queue, SweepJournal& journal,
+                   ProgressBar& progress) {
   parallel_for(threads, threads, [&](std::size_t) {
     try {
       SweepRows lines(plan, format);
@@ -58,7 +59,9 @@ void tell_other_sweeps(const std::string& output, const std::string& own) {
   }
   std::sort(others.begin(), others.end());
   for (const std::string& other : others)
-    log_warning(fmt::format("{} holds rows of a sweep that was not this one (the sweep's file, its base or the program has changed); they are not used", other));
+    log_warning(fmt::format(
+        "{} holds rows of a sweep that was not this one (the sweep's file, its base or the program has changed); they are not used",
+        other));
 }
 
 /// A table without figures should not look like a success.

@@ -40,7 +40,7 @@ class SweepServer {
   SweepJournal& journal_;
   ProgressBar& progress_;
   Listener listener_;
-  std::list<LineSocket> sockets_;     // of the listening thread, and of the destructor once that has ended
+  std::list<LineSocket> sockets_;  // of the listening thread, and of the destructor once that has ended
   std::vector<std::thread> serving_;
   std::thread listening_;
 };

@@ -17,11 +17,11 @@
 namespace shardsim {
 
 struct Parameter {
-  std::string name{};                 ///< as PyTorch names it: "model.layers.3.self_attn.q_proj.weight"
+  std::string name{};  ///< as PyTorch names it: "model.layers.3.self_attn.q_proj.weight"
   std::vector<std::int64_t> shape{};
   Elements elements{};
   bool trainable = true;
-  bool routed_expert = false;       ///< lives on one rank of an expert-parallel group
+  bool routed_expert = false;  ///< lives on one rank of an expert-parallel group
   bool matrix() const { return shape.size() >= 2; }
 };
 
@@ -29,65 +29,66 @@ struct Parameter {
 /// forward unless a module saved it, then after that module's backward. Its gradient is allocated in the backward of its last
 /// consumer and freed after the backward of its producer.
 struct Tensor {
-  std::string name{};                  ///< "norm output", "gate"
-  Elements elements{};                 ///< of one micro-batch
+  std::string name{};   ///< "norm output", "gate"
+  Elements elements{};  ///< of one micro-batch
   DType dtype = DType::bf16;
-  std::int32_t producer = -1;        ///< module index; -1: the layer's input, made by the layer before
-  std::int32_t last_consumer = -1;   ///< last module that reads it in forward; the number of modules: it is the layer's output
-  std::int32_t saved_by = -1;        ///< first module (in forward order) that keeps it for its backward; -1: nobody keeps it
-  bool has_gradient = true;          ///< autograd makes a gradient of the same size for it
+  std::int32_t producer = -1;       ///< module index; -1: the layer's input, made by the layer before
+  std::int32_t last_consumer = -1;  ///< last module that reads it in forward; the number of modules: it is the layer's output
+  std::int32_t saved_by = -1;       ///< first module (in forward order) that keeps it for its backward; -1: nobody keeps it
+  bool has_gradient = true;         ///< autograd makes a gradient of the same size for it
   DType gradient_dtype = DType::bf16;
-  bool core_attention = false;       ///< recomputed under checkpointing core_attention
-  bool kept_by_selective = false;    ///< kept under checkpointing selective_ops
-  bool fused_away = false;           ///< not materialised under compile: true
-  bool logits = false;               ///< counted as logits, not as activations
+  bool core_attention = false;     ///< recomputed under checkpointing core_attention
+  bool kept_by_selective = false;  ///< kept under checkpointing selective_ops
+  bool fused_away = false;         ///< not materialised under compile: true
+  bool logits = false;             ///< counted as logits, not as activations
 };
 
 /// A leaf module: what runs between two places where a library can hook in.
 struct Module {
-  std::string name{};                          ///< "self_attn.q_proj"
-  std::vector<std::int32_t> parameters{};      ///< indices into LayerType::parameters, in registration order
-  std::vector<std::int32_t> reads{};           ///< indices into LayerType::tensors: what its forward reads, in the order of its arguments
+  std::string name{};                      ///< "self_attn.q_proj"
+  std::vector<std::int32_t> parameters{};  ///< indices into LayerType::parameters, in registration order
+  std::vector<std::int32_t> reads{};       ///< indices into LayerType::tensors: what its forward reads, in the order of its arguments
   Work forward{};
-  Work backward_input{};                       ///< gradient with respect to inputs (needed if anything before it trains)
-  Work backward_weight{};                      ///< gradient with respect to own parameters (needed if they train)
-  Bytes forward_temporary{};                   ///< scratch alive only while it runs
+  Work backward_input{};      ///< gradient with respect to inputs (needed if anything before it trains)
+  Work backward_weight{};     ///< gradient with respect to own parameters (needed if they train)
+  Bytes forward_temporary{};  ///< scratch alive only while it runs
   Bytes backward_temporary{};
-  bool core_attention = false;               ///< recomputed under core_attention
-  bool kept_by_selective = false;            ///< its outputs are kept under selective_ops: not recomputed
-  bool routed_experts = false;               ///< runs on tokens dispatched to experts
+  bool core_attention = false;     ///< recomputed under core_attention
+  bool kept_by_selective = false;  ///< its outputs are kept under selective_ops: not recomputed
+  bool routed_experts = false;     ///< runs on tokens dispatched to experts
 };
 
 /// Layers of one type share everything but the identity of their parameters.
 struct LayerType {
-  std::string name{};                 ///< "llama block"
-  bool block = false;               ///< a repeated block: the unit of wrapping and of activation checkpointing
-  std::vector<Module> modules{};      ///< in forward order
+  std::string name{};             ///< "llama block"
+  bool block = false;             ///< a repeated block: the unit of wrapping and of activation checkpointing
+  std::vector<Module> modules{};  ///< in forward order
   std::vector<Tensor> tensors{};
   std::vector<std::int32_t> arrival{};  ///< indices into a layer's parameters, in the order their gradients become final in backward
 };
 
 struct Layer {
-  std::string name{};                        ///< "model.layers.3", "embed_tokens", "lm_head"
-  std::int32_t type = 0;                   ///< index into Model::types
-  std::vector<ParameterId> parameters{};     ///< in registration order
+  std::string name{};                     ///< "model.layers.3", "embed_tokens", "lm_head"
+  std::int32_t type = 0;                  ///< index into Model::types
+  std::vector<ParameterId> parameters{};  ///< in registration order
 };
 
 struct Model {
   std::string name{};
-  std::string family{};                      ///< "llama"
+  std::string family{};  ///< "llama"
   std::vector<std::string> warnings{};
-  std::shared_ptr<const std::vector<Parameter>> parameters{};  ///< registration order; a tied tensor stands once, where it is registered first
+  std::shared_ptr<const std::vector<Parameter>>
+      parameters{};  ///< registration order; a tied tensor stands once, where it is registered first
   std::vector<LayerType> types{};
-  std::shared_ptr<const std::vector<Layer>> layers{};          ///< forward order; blocks and what is around them
-  std::vector<ParameterId> tied{};           ///< parameters used by two layers (embedding and head): their gradient is final at the earlier one
+  std::shared_ptr<const std::vector<Layer>> layers{};  ///< forward order; blocks and what is around them
+  std::vector<ParameterId> tied{};  ///< parameters used by two layers (embedding and head): their gradient is final at the earlier one
   Tokens tokens_per_micro_batch{};
-  Flops model_flops_per_micro_batch{};       ///< forward and backward, without recomputation
-  std::string flop_convention{};             ///< one sentence
+  Flops model_flops_per_micro_batch{};  ///< forward and backward, without recomputation
+  std::string flop_convention{};        ///< one sentence
 
   [[nodiscard]] const Parameter& at(ParameterId id) const { return (*parameters)[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const LayerType& type_of(const Layer& layer) const { return types[static_cast<std::size_t>(layer.type)]; }
-  [[nodiscard]] Elements total() const;      ///< Ψ
+  [[nodiscard]] Elements total() const;  ///< Ψ
   [[nodiscard]] Elements trainable() const;
 };
 

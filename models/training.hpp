@@ -13,13 +13,13 @@ namespace shardsim {
 
 /// Dtypes of one training job. `reduce` empty: the library's default. `master` empty: no copy of its own.
 struct Precision {
-  DType parameters = DType::bf16;       ///< held and gathered for compute
-  DType compute = DType::bf16;          ///< matrix products and activations
-  DType gradients = DType::bf16;        ///< the unsharded gradient
-  std::optional<DType> reduce;          ///< on the wire of reductions
+  DType parameters = DType::bf16;  ///< held and gathered for compute
+  DType compute = DType::bf16;     ///< matrix products and activations
+  DType gradients = DType::bf16;   ///< the unsharded gradient
+  std::optional<DType> reduce;     ///< on the wire of reductions
   std::optional<DType> master = DType::fp32;
-  DType moments = DType::fp32;          ///< bf16 under pure-bf16
-  std::string name = "mixed";           ///< as the user wrote it: mixed, autocast, pure-bf16, fp32, or custom
+  DType moments = DType::fp32;  ///< bf16 under pure-bf16
+  std::string name = "mixed";   ///< as the user wrote it: mixed, autocast, pure-bf16, fp32, or custom
   bool operator==(const Precision&) const = default;
 };
 
@@ -50,10 +50,10 @@ struct Optimizer {
   enum class Implementation : std::uint8_t { foreach, fused, for_loop };
   OptimizerKind kind = OptimizerKind::adamw;
   Implementation implementation = Implementation::foreach;
-  bool split_weight_decay = false;           ///< weight_decay_groups: split (matrices with decay; biases and norms without)
+  bool split_weight_decay = false;  ///< weight_decay_groups: split (matrices with decay; biases and norms without)
   std::optional<double> clip_grad_norm;
-  bool set_to_none = true;                   ///< zero_grad
-  std::string variant;                       ///< of muon: which distributed implementation
+  bool set_to_none = true;  ///< zero_grad
+  std::string variant;      ///< of muon: which distributed implementation
   bool operator==(const Optimizer&) const = default;
 };
 

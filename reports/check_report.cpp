@@ -15,10 +15,14 @@ using Outcome = CheckCase::Outcome;
 
 std::string_view word_of(Outcome outcome) {
   switch (outcome) {
-    case Outcome::ok: return "ok";
-    case Outcome::moved: return "moved";
-    case Outcome::failed: return "FAILED";
-    case Outcome::error: return "ERROR";
+    case Outcome::ok:
+      return "ok";
+    case Outcome::moved:
+      return "moved";
+    case Outcome::failed:
+      return "FAILED";
+    case Outcome::error:
+      return "ERROR";
   }
   return "?";
 }

@@ -57,12 +57,13 @@ std::string verdict(const std::vector<SimulationResult>& results) {
     return fmt::format("None fits: the leanest, {}, needs {} of {}.", leanest->schedule->strategy, to_text(leanest->memory.device_peak),
                        to_text(leanest->memory.capacity));
   }
-  std::string out = fmt::format("Fastest that fits: {}, {} a step, bound by {}", best->schedule->strategy, to_text(best->step.time), best->step.bound_by);
+  std::string out =
+      fmt::format("Fastest that fits: {}, {} a step, bound by {}", best->schedule->strategy, to_text(best->step.time), best->step.bound_by);
   if (const auto next = std::find_if(best + 1, results.end(), fits); next != results.end())
     out += fmt::format("; the next, {}, is {}", next->schedule->strategy, longer(*next, *best));
   if (best != results.begin())
-    out += fmt::format("; {} would be faster but needs {} of {}", results.front().schedule->strategy, to_text(results.front().memory.device_peak),
-                       to_text(results.front().memory.capacity));
+    out += fmt::format("; {} would be faster but needs {} of {}", results.front().schedule->strategy,
+                       to_text(results.front().memory.device_peak), to_text(results.front().memory.capacity));
   return out + ".";
 }
 
@@ -72,13 +73,18 @@ std::string comparison_table(const Comparison& comparison) {
   if (comparison.results.empty()) return "No strategy can run this job.\n";
   const SimulationResult& first = comparison.results.front();
   std::string out = wrapped(fmt::format("{}: {}, {} parameters, {}", first.scenario, first.model_name, grouped(first.parameters.value()),
-                                        gpus_text(first.world_size)), 2, 0) + "\n\n";
+                                        gpus_text(first.world_size)),
+                            2, 0) +
+                    "\n\n";
   out += ranking(comparison).text();
   out += "\n" + wrapped(verdict(comparison.results), 0, 0) + "\n";
   if (!comparison.crossovers.empty()) out += "\nThe order changes with the micro-batch:\n";
   for (const Crossover& c : comparison.crossovers)
-    out += "  " + wrapped(fmt::format("from {} ({} tokens per GPU) {} beats {}{}", c.micro_batch, grouped(c.tokens_per_gpu), c.from, c.below,
-                                      c.fits ? "" : " (does not fit)"), 4, 2) + "\n";
+    out += "  " +
+           wrapped(fmt::format("from {} ({} tokens per GPU) {} beats {}{}", c.micro_batch, grouped(c.tokens_per_gpu), c.from, c.below,
+                               c.fits ? "" : " (does not fit)"),
+                   4, 2) +
+           "\n";
   return out;
 }
 

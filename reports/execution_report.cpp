@@ -44,9 +44,12 @@ Json pools_json(const std::vector<execute::PoolCheck>& pools) {
   const auto bytes = [](std::size_t value) { return Json(static_cast<std::int64_t>(value)); };
   Json::List ranks;
   for (const execute::PoolCheck& pool : pools)
-    ranks.emplace_back(Json::Object{{"used_high", bytes(pool.use.used_high)}, {"predicted_least", Json(pool.least.value())},
-                                    {"predicted_most", Json(pool.most.value())}, {"granularity", bytes(pool.use.granularity)},
-                                    {"reserved_high", bytes(pool.use.reserved_high)}, {"device_free", bytes(pool.use.device_free)},
+    ranks.emplace_back(Json::Object{{"used_high", bytes(pool.use.used_high)},
+                                    {"predicted_least", Json(pool.least.value())},
+                                    {"predicted_most", Json(pool.most.value())},
+                                    {"granularity", bytes(pool.use.granularity)},
+                                    {"reserved_high", bytes(pool.use.reserved_high)},
+                                    {"device_free", bytes(pool.use.device_free)},
                                     {"device_total", bytes(pool.use.device_total)}});
   return ranks;
 }
@@ -57,7 +60,8 @@ std::string pool_differences(const std::string& strategy, const std::vector<exec
   for (std::size_t r = 0; r < pools.size(); ++r)
     if (!pools[r].within())
       text += fmt::format("  {}: the pool of rank {} held {} B at once, predicted {} to {} B\n", strategy, r,
-                          grouped(static_cast<std::int64_t>(pools[r].use.used_high)), grouped(pools[r].least.value()), grouped(pools[r].most.value()));
+                          grouped(static_cast<std::int64_t>(pools[r].use.used_high)), grouped(pools[r].least.value()),
+                          grouped(pools[r].most.value()));
   return text;
 }
 
@@ -99,7 +103,9 @@ Bytes total(const std::vector<Bytes>& values) {
 }
 
 std::string verdict(bool agrees) { return agrees ? "equal" : "DIFFER"; }
-std::string verdict(const Closeness& c) { return fmt::format("{:.2g} {} {:.2g}", c.largest_difference, c.within() ? "<=" : "EXCEEDS", c.tolerance); }
+std::string verdict(const Closeness& c) {
+  return fmt::format("{:.2g} {} {:.2g}", c.largest_difference, c.within() ? "<=" : "EXCEEDS", c.tolerance);
+}
 
 /// The ranks whose figures differ, one line each.
 std::string differences(const std::string& strategy, const char* what, const ByRank& figures) {
@@ -137,8 +143,8 @@ std::string execution_table(const ExecutionSummary& summary) {
     grid.rows.push_back({name, grouped(total(r.sent.measured).value()), verdict(r.sent.equal() && r.control.equal()),
                          grouped(r.peak.measured.empty() ? 0 : std::max_element(r.peak.measured.begin(), r.peak.measured.end())->value()),
                          verdict(r.peak.equal()), verdict(r.loss), verdict(r.gradient)});
-    notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) + differences(name, "peak memory", r.peak) +
-             pool_differences(name, r.pools);
+    notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) +
+             differences(name, "peak memory", r.peak) + pool_differences(name, r.pools);
     if (!r.same_parameters) notes += fmt::format("  {}: the ranks computed with different parameters\n", name);
     notes += fmt::format("  {}: step predicted {} on {}, measured {} here\n", name, to_text(e.predicted_step),
                          summary.calibrated ? "this machine's profile" : "the scenario's cluster", to_text(e.measured_step()));

@@ -29,7 +29,8 @@ struct Totals {
 
 std::string case_element(const CheckCase& c) {
   const std::string name = c.expectation.empty() ? c.metric : c.metric + " " + c.expectation;
-  std::string out = fmt::format(R"(    <testcase name="{}" classname="{}" file="{}" time="{:.3f}")", markup(name), markup(c.scenario), markup(c.scenario), c.seconds);
+  std::string out = fmt::format(R"(    <testcase name="{}" classname="{}" file="{}" time="{:.3f}")", markup(name), markup(c.scenario),
+                                markup(c.scenario), c.seconds);
   if (c.ok()) return out + "/>\n";
   const std::string_view element = c.outcome == Outcome::failed ? "failure" : "error";
   const std::string place = c.line > 0 ? fmt::format("{}:{}:{}: ", c.scenario, c.line, c.column) : c.scenario + ": ";
@@ -55,7 +56,8 @@ std::string junit_xml(const CheckCases& cases) {
     suites += fmt::format("  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n", markup(begin->scenario), totals.attributes(), body);
     begin = end;
   }
-  return fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"shardsim check\" {}>\n{}</testsuites>\n", all.attributes(), suites);
+  return fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"shardsim check\" {}>\n{}</testsuites>\n",
+                     all.attributes(), suites);
 }
 
 }  // namespace shardsim

@@ -49,7 +49,9 @@ Output::Output(std::string path) : path_(std::move(path)) {
 }
 
 Output::Output(Output&& other) noexcept
-    : path_(std::move(other.path_)), place_(std::move(other.place_)), temporary_(std::exchange(other.temporary_, {})),
+    : path_(std::move(other.path_)),
+      place_(std::move(other.place_)),
+      temporary_(std::exchange(other.temporary_, {})),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 Output& Output::operator=(Output&& other) noexcept {

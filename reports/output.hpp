@@ -30,8 +30,8 @@ class Output {
  private:
   [[noreturn]] void fail(const char* what) const;
 
-  std::string path_;       ///< as the user gave it
-  std::string place_;      ///< the file that commit replaces; empty: written directly
+  std::string path_;   ///< as the user gave it
+  std::string place_;  ///< the file that commit replaces; empty: written directly
   std::string temporary_;
   int descriptor_ = -1;
 };

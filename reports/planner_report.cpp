@@ -102,7 +102,8 @@ std::string scaling_text(const Scaling& scaling) {
     grid.rows.push_back({grouped(p.gpus), to_text(p.result.step.time), to_text(p.result.step.exposed_communication),
                          grouped(static_cast<std::int64_t>(p.result.step.tokens_per_second_per_gpu)),
                          fmt::format("{:.1f} %", p.efficiency * 100), p.result.memory.fits ? "yes" : "no"});
-  std::string out = "\n" + wrapped("Scaling, the same work for each rank, efficiency against the first that fits:", 0, 0) + "\n" + grid.text();
+  std::string out =
+      "\n" + wrapped("Scaling, the same work for each rank, efficiency against the first that fits:", 0, 0) + "\n" + grid.text();
   out += wrapped(scaling.cliff ? "Cliff: " + scaling.why : std::string("No cliff: no doubling loses 1 % of the efficiency"), 2, 0) + "\n";
   if (!scaling.to_hide.empty()) out += wrapped("Network: " + scaling.to_hide, 2, 0) + "\n";
   for (const std::string& text : scaling.left_out) out += wrapped("Left out: " + text, 2, 0) + "\n";
@@ -139,13 +140,18 @@ Json plan_json(const Plan& plan) {
 
 std::string plan_table(const Plan& plan) {
   std::string out = wrapped(fmt::format("Plan for {}: global batch {}, {}", plan.scenario, grouped(plan.request.global_batch),
-                                        tokens_text(plan.request.tokens)), 2, 0) + "\n\n";
+                                        tokens_text(plan.request.tokens)),
+                            2, 0) +
+                    "\n\n";
   for (const Answer& a : plan.answers)
     out += fmt::format("{}\n  {}\n  {}\n", wrapped(a.question, 0, 0), wrapped(a.answer, 2, 2), wrapped("because " + a.why, 2, 2));
   out += "\n" + (plan.pareto.empty() ? std::string("Nothing fits.\n") : pareto_text(plan));
   if (plan.scaling) out += scaling_text(*plan.scaling);
-  out += "\n" + wrapped(fmt::format("{} {} simulated, {} left out by bounds, {} refused by their library.", grouped(plan.evaluated),
-                                    plan.evaluated == 1 ? "candidate" : "candidates", grouped(plan.pruned), grouped(plan.refused)), 2, 0) + "\n";
+  out += "\n" +
+         wrapped(fmt::format("{} {} simulated, {} left out by bounds, {} refused by their library.", grouped(plan.evaluated),
+                             plan.evaluated == 1 ? "candidate" : "candidates", grouped(plan.pruned), grouped(plan.refused)),
+                 2, 0) +
+         "\n";
   for (const std::string& text : plan.left_out) out += wrapped("Left out: " + text + ".", 2, 0) + "\n";
   for (const std::string& text : plan.request.assumptions) out += wrapped("Assumed: " + text + ".", 2, 0) + "\n";
   return out;

@@ -39,7 +39,8 @@ std::string table_text(const std::vector<CurvePoint>& rows) {
 /// Bus bandwidth over the logarithm of the size: 'o' measured, '-' fitted, '@' both.
 std::string plot_text(const CollectiveFit& fit, const std::vector<CurvePoint>& rows) {
   double top = 0;
-  for (const CurvePoint& row : rows) top = std::max({top, bus_gigabytes(fit, row.size, row.fitted), row.measured ? bus_gigabytes(fit, row.size, *row.measured) : 0});
+  for (const CurvePoint& row : rows)
+    top = std::max({top, bus_gigabytes(fit, row.size, row.fitted), row.measured ? bus_gigabytes(fit, row.size, *row.measured) : 0});
   const auto log_size = [](Bytes size) { return std::log2(static_cast<double>(size.value())); };
   const double left = log_size(rows.front().size), width = std::max(1e-9, log_size(rows.back().size) - left);
   std::array<std::string, plot_rows> lines;
@@ -71,7 +72,8 @@ std::string segments_text(const CollectiveFit& fit) {
   for (const CollectiveSegment& s : fit.segments) {
     // Latency alone, where size makes no difference.
     const bool flat = s.limit && *s.limit / s.algbw < s.alpha * 1e-4;
-    out += fmt::format("  T = {}{}{}\n", to_text(s.alpha), flat ? "" : " + S / " + to_text(s.algbw), s.limit ? " up to " + to_text(*s.limit) : "");
+    out += fmt::format("  T = {}{}{}\n", to_text(s.alpha), flat ? "" : " + S / " + to_text(s.algbw),
+                       s.limit ? " up to " + to_text(*s.limit) : "");
   }
   return out;
 }
@@ -80,7 +82,8 @@ std::string collective_text(const CollectiveFit& fit) {
   std::string out = fit_title(fit) + "\n";
   if (!fit.origin.empty()) out += "  " + wrapped(fit.origin, 2, 2) + "\n";
   if (fit.leave_one_out_median && fit.leave_one_out_p90)
-    out += fmt::format("  Leave-one-out error: median {}, 90 % of the sizes below {}\n", percentage(*fit.leave_one_out_median), percentage(*fit.leave_one_out_p90));
+    out += fmt::format("  Leave-one-out error: median {}, 90 % of the sizes below {}\n", percentage(*fit.leave_one_out_median),
+                       percentage(*fit.leave_one_out_p90));
   const std::vector<CurvePoint> rows = curve_points(fit);
   return out + segments_text(fit) + "\n" + table_text(rows) + "\n" + plot_text(fit, rows);
 }
@@ -91,8 +94,10 @@ std::string profile_text(const Profile& profile) {
   std::string out = profile.name.empty() ? profile.file : profile.name;
   if (!profile.description.empty()) out += ": " + wrapped(profile.description, 2, columns(out) + 2);
   out += "\n\n";
-  if (!profile.gpu.name.empty()) out += machine_text(profile);
-  else out += "Collectives only: the machine itself is not described.\n";
+  if (!profile.gpu.name.empty())
+    out += machine_text(profile);
+  else
+    out += "Collectives only: the machine itself is not described.\n";
   for (const CollectiveFit& fit : profile.collectives) out += "\n" + collective_text(fit);
   return out;
 }

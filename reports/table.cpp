@@ -32,7 +32,8 @@ std::string head(const SimulationResult& result) {
   const Schedule& schedule = *result.schedule;
   std::string out = wrapped(result.scenario, 0, 0) + "\n";
   out += paragraph(fmt::format("{}, {} semantics, on {} {}{}", schedule.strategy, schedule.semantics, grouped(result.world_size),
-                               result.world_size == 1 ? "GPU" : "GPUs", result.nodes > 1 ? fmt::format(" ({} nodes)", grouped(result.nodes)) : ""));
+                               result.world_size == 1 ? "GPU" : "GPUs",
+                               result.nodes > 1 ? fmt::format(" ({} nodes)", grouped(result.nodes)) : ""));
   out += paragraph(schedule.library);
   const bool all = result.trainable_parameters == result.parameters;
   out += paragraph(fmt::format("{}: {} parameters, {} trainable", result.model_name, grouped(result.parameters.value()),
@@ -60,7 +61,8 @@ std::string memory(const Memory& memory) {
   out += "    " + wrapped(memory.peak_at, 4, 4) + "\n";
   out += row("reserved by the allocator", to_text(memory.reserved_peak));
   out += row("outside the allocator", to_text(memory.overhead), "CUDA context, NCCL");
-  out += row("on the device", to_text(memory.device_peak), fmt::format("{} {}", memory.fits ? "fits" : "DOES NOT FIT", to_text(memory.capacity)));
+  out += row("on the device", to_text(memory.device_peak),
+             fmt::format("{} {}", memory.fits ? "fits" : "DOES NOT FIT", to_text(memory.capacity)));
   if (memory.host_pinned != Bytes{}) out += row("pinned in host memory", to_text(memory.host_pinned));
   return out;
 }
@@ -114,9 +116,10 @@ std::string beyond_formula(const Memory& memory) {
   if (memory.overhead > Bytes{}) more.emplace_back(memory.overhead, "outside the allocator");
   if (at_peak > formula) more.emplace_back(at_peak - formula, "more of the formula's own at the peak");
   std::stable_sort(more.begin(), more.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string text = fmt::format("The formula, parameters + gradients + optimizer states, comes to {}; the device needs {}.", to_text(formula),
-                                 to_text(memory.device_peak));
-  for (std::size_t i = 0; i < more.size(); ++i) text += fmt::format("{}{} {}", i == 0 ? " On top: " : ", ", more[i].second, to_text(more[i].first));
+  std::string text = fmt::format("The formula, parameters + gradients + optimizer states, comes to {}; the device needs {}.",
+                                 to_text(formula), to_text(memory.device_peak));
+  for (std::size_t i = 0; i < more.size(); ++i)
+    text += fmt::format("{}{} {}", i == 0 ? " On top: " : ", ", more[i].second, to_text(more[i].first));
   if (!more.empty()) text += ".";
   if (at_peak < formula) text += fmt::format(" Of the formula {} are not there at the peak.", to_text(formula - at_peak));
   return text;
@@ -129,13 +132,18 @@ std::string explanation(const MemoryExplanation& e, const Memory& memory) {
   out += paragraph(fmt::format("The peak stands in {}. Most of it: {}, {} of {} allocated.", name_of(memory.peak_phase),
                                e.terms.empty() ? "nothing" : display_name(e.terms.front().category),
                                e.terms.empty() ? "0" : to_text(e.terms.front().bytes), to_text(memory.peak)));
-  if (scales) out += paragraph(fmt::format("On twice the GPUs these fall: {}. These do not: {}.", list_of(e.terms, true), list_of(e.terms, false)));
+  if (scales)
+    out += paragraph(fmt::format("On twice the GPUs these fall: {}. These do not: {}.", list_of(e.terms, true), list_of(e.terms, false)));
   out += memory.fits ? paragraph(fmt::format("Free on the device: {}.", to_text(memory.capacity - memory.device_peak)))
                      : paragraph(fmt::format("Too much by {}.", to_text(memory.device_peak - memory.capacity)));
-  if (e.cheapest) out += paragraph(fmt::format("The cheapest single change that {}: {}.", memory.fits ? "lowers it by 5 %" : "makes it fit", e.changes[*e.cheapest].text));
-  else out += paragraph(memory.fits ? "No single change lowers it by 5 %." : "No single change makes it fit.");
+  if (e.cheapest)
+    out += paragraph(fmt::format("The cheapest single change that {}: {}.", memory.fits ? "lowers it by 5 %" : "makes it fit",
+                                 e.changes[*e.cheapest].text));
+  else
+    out += paragraph(memory.fits ? "No single change lowers it by 5 %." : "No single change makes it fit.");
   for (const MemoryChange& c : e.changes)
-    out += row(c.text, to_text(c.device_peak), fmt::format("{}; time a token {}, traffic {}", c.fits ? "fits" : "does not fit", relative(c.time), relative(c.traffic)));
+    out += row(c.text, to_text(c.device_peak),
+               fmt::format("{}; time a token {}, traffic {}", c.fits ? "fits" : "does not fit", relative(c.time), relative(c.traffic)));
   return out;
 }
 
@@ -150,7 +158,8 @@ std::string checkpoint(const CheckpointReport& c) {
   out += row("time to save", to_text(c.save), c.async ? fmt::format("training waits {} of it", to_text(c.stall)) : "training waits");
   const std::string ranks = fmt::format("on {} ranks", grouped(c.load_world_size));
   if (!c.cannot_load.empty()) return out + row("read to load", "-", ranks + ": " + c.cannot_load);
-  out += row("read to load", to_text_decimal(c.load_read), ranks + (c.load_read == c.load_wanted ? "" : fmt::format("; {} of it wanted", to_text_decimal(c.load_wanted))));
+  out += row("read to load", to_text_decimal(c.load_read),
+             ranks + (c.load_read == c.load_wanted ? "" : fmt::format("; {} of it wanted", to_text_decimal(c.load_wanted))));
   return out + row("time to load", to_text(c.load));
 }
 
@@ -164,7 +173,8 @@ std::string warnings(const std::vector<std::string>& list) {
 
 std::string simulate_table(const SimulationResult& result) {
   return head(result) + traffic(result.traffic) + memory(result.memory) + step(result.step) +
-         (result.explanation ? explanation(*result.explanation, result.memory) : "") + (result.checkpoint ? checkpoint(*result.checkpoint) : "") + warnings(result.warnings);
+         (result.explanation ? explanation(*result.explanation, result.memory) : "") +
+         (result.checkpoint ? checkpoint(*result.checkpoint) : "") + warnings(result.warnings);
 }
 
 }  // namespace shardsim

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/text.hpp"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <numeric>
-
-#include <fmt/format.h>
 
 namespace shardsim {
 namespace {
@@ -36,7 +35,8 @@ std::size_t terminal_columns(int descriptor) {
 
 std::size_t columns(std::string_view text) {
   // Every byte but the continuation bytes 10xxxxxx begins a character.
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string percentage(double share) { return fmt::format("{:.1f} %", 100 * share); }

@@ -9,8 +9,8 @@
 
 namespace shardsim {
 
-inline constexpr std::size_t line_width = 80;         ///< of reports, unless the terminal is narrower
-inline constexpr std::size_t least_line_width = 40;   ///< what still holds a label and its value
+inline constexpr std::size_t line_width = 80;        ///< of reports, unless the terminal is narrower
+inline constexpr std::size_t least_line_width = 40;  ///< what still holds a label and its value
 
 /// Columns to write in; line_width until narrow_to() says otherwise.
 [[nodiscard]] std::size_t text_width();
@@ -39,7 +39,7 @@ void narrow_to(std::size_t columns);
 /// that gets each row as a list of its cells with their headers.
 struct TextGrid {
   std::vector<std::string> header;
-  std::vector<bool> right;                      ///< by column: aligned to the right
+  std::vector<bool> right;  ///< by column: aligned to the right
   std::vector<std::vector<std::string>> rows;
   [[nodiscard]] std::string text() const;
 };

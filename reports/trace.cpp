@@ -57,24 +57,26 @@ class Writer {
     const Op& op = schedule_.at(id);
     const std::int64_t from = nanoseconds(begin);
     event(R"({{"ph":"X","name":{},"cat":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{"op":{},"micro_batch":{}{}}}}})",
-          quoted(to_text(op.label, schedule_)), name_of(op.phase), row, microseconds_text(from), microseconds_text(nanoseconds(end) - from), id.index,
-          op.micro_batch, details(op));
+          quoted(to_text(op.label, schedule_)), name_of(op.phase), row, microseconds_text(from), microseconds_text(nanoseconds(end) - from),
+          id.index, op.micro_batch, details(op));
   }
 
   std::string details(const Op& op) const {
     const auto buffer = [&](BufferId id) {
-      return id.valid() ? fmt::format(R"(,"bytes":{},"category":"{}")", schedule_.at(id).size().value(), name_of(schedule_.at(id).category)) : "";
+      return id.valid() ? fmt::format(R"(,"bytes":{},"category":"{}")", schedule_.at(id).size().value(), name_of(schedule_.at(id).category))
+                        : "";
     };
     return std::visit(
         Overloaded{[&](const Communicate& c) {
                      return fmt::format(R"(,"collective":"{}","bytes":{},"dtype":"{}","group":{},"communicator":{})", name_of(c.kind),
-                                        bytes(c.payload, c.dtype).value(), name_of(c.dtype), quoted(schedule_.group_of(c.communicator).name),
-                                        quoted(schedule_.at(c.communicator).name));
+                                        bytes(c.payload, c.dtype).value(), name_of(c.dtype),
+                                        quoted(schedule_.group_of(c.communicator).name), quoted(schedule_.at(c.communicator).name));
                    },
                    [&](const Compute& c) { return fmt::format(R"(,"flops":{:.0f},"bytes":{})", flops_of(c.work), memory_of(c.work)); },
-                   [&](const Copy& c) { return c.target.valid() ? fmt::format(R"(,"bytes":{})", bytes(c.count, schedule_.at(c.target).dtype).value()) : ""; },
-                   [&](const Allocate& a) { return buffer(a.buffer); },
-                   [&](const Free& f) { return buffer(f.buffer); },
+                   [&](const Copy& c) {
+                     return c.target.valid() ? fmt::format(R"(,"bytes":{})", bytes(c.count, schedule_.at(c.target).dtype).value()) : "";
+                   },
+                   [&](const Allocate& a) { return buffer(a.buffer); }, [&](const Free& f) { return buffer(f.buffer); },
                    [&](const Wait& w) { return fmt::format(R"(,"waits_for":{})", w.op.index); },
                    [&](const HostWait& w) { return fmt::format(R"(,"waits_for":{})", w.op.index); },
                    [&](const Synchronize&) { return std::string(); },

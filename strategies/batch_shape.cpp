@@ -50,7 +50,8 @@ std::int32_t first_work(const Schedule& schedule, const Model& model) {
     if (compute == nullptr || compute->modules.layer < 0 || compute->pass != Pass::forward) continue;
     const std::int32_t type = (*model.layers)[static_cast<std::size_t>(compute->modules.layer)].type;
     std::int32_t modules_before = compute->modules.first;
-    for (std::int32_t t = 0; t < type; ++t) modules_before += static_cast<std::int32_t>(model.types[static_cast<std::size_t>(t)].modules.size());
+    for (std::int32_t t = 0; t < type; ++t)
+      modules_before += static_cast<std::int32_t>(model.types[static_cast<std::size_t>(t)].modules.size());
     return compute->work.index - modules_before * static_cast<std::int32_t>(module_work_count);
   }
   throw std::logic_error("a schedule without a forward has no batch shape");

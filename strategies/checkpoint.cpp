@@ -12,7 +12,9 @@ using Cut = SavedTensor::Cut;
 /// Beyond it, plans of single ranks are no longer simulated.
 constexpr std::int64_t most_ranks = std::int64_t{1} << 16;
 
-bool is_deepspeed(const std::string& strategy) { return strategy == "zero1" || strategy == "zero2" || strategy == "zero3" || strategy == "mics"; }
+bool is_deepspeed(const std::string& strategy) {
+  return strategy == "zero1" || strategy == "zero2" || strategy == "zero3" || strategy == "mics";
+}
 bool partitions_weights(const std::string& strategy) { return strategy == "zero3" || strategy == "mics"; }
 
 Bytes bytes_of(const SavedTensor& tensor, std::int64_t part) { return bytes(Elements{range_of(tensor, part).count}, tensor.dtype); }
@@ -26,7 +28,8 @@ Bytes largest_node(const ByRank& by_rank, std::int64_t gpus_per_node) {
   Bytes most;
   for (std::size_t first = 0; first < by_rank.size(); first += static_cast<std::size_t>(gpus_per_node)) {
     const auto end = std::min(by_rank.size(), first + static_cast<std::size_t>(gpus_per_node));
-    most = std::max(most, std::accumulate(by_rank.begin() + static_cast<std::ptrdiff_t>(first), by_rank.begin() + static_cast<std::ptrdiff_t>(end), Bytes{}));
+    most = std::max(most, std::accumulate(by_rank.begin() + static_cast<std::ptrdiff_t>(first),
+                                          by_rank.begin() + static_cast<std::ptrdiff_t>(end), Bytes{}));
   }
   return most;
 }
@@ -37,10 +40,14 @@ std::pair<std::int64_t, std::int64_t> parts_with(const SavedTensor& tensor, cons
   const std::int64_t rows = tensor.elements / tensor.columns, begin = range.first, end = range.first + range.count;
   const auto between = [&](std::int64_t from, std::int64_t to, std::int64_t chunk) { return std::pair{from / chunk, ceil_div(to, chunk)}; };
   switch (tensor.cut) {
-    case Cut::whole: return {0, 1};
-    case Cut::rows: return between(begin, end, ceil_div(rows, tensor.parts) * tensor.columns);
-    case Cut::each: return between(begin, end, ceil_div(tensor.elements, tensor.parts));
-    case Cut::flat: return between(tensor.start + begin, tensor.start + end, tensor.shard);
+    case Cut::whole:
+      return {0, 1};
+    case Cut::rows:
+      return between(begin, end, ceil_div(rows, tensor.parts) * tensor.columns);
+    case Cut::each:
+      return between(begin, end, ceil_div(tensor.elements, tensor.parts));
+    case Cut::flat:
+      return between(tensor.start + begin, tensor.start + end, tensor.shard);
   }
   return {0, 0};
 }
@@ -60,14 +67,18 @@ DeepSpeedFiles deepspeed_files(const Job& job, const Schedule& schedule) {
     if (b.category != Category::parameters) continue;
     const Layout& layout = schedule.at(b.layout);
     const bool trains = job.model->at(schedule.parameter_pool[static_cast<std::size_t>(layout.parameters.begin)]).trainable;
-    if (layout.shard) writers = layout.n;
-    else whole_model += b.size();
+    if (layout.shard)
+      writers = layout.n;
+    else
+      whole_model += b.size();
     if (!trains) (layout.shard ? frozen_shard : frozen) += b.size();
   }
   DeepSpeedFiles files{ByRank(ranks), ByRank(ranks)};
   std::fill_n(files.optimizer.begin(), writers, partition);
-  if (partitions_weights(job.strategy.name)) std::fill_n(files.model.begin(), writers, frozen_shard);
-  else files.model.front() = whole_model + (job.strategy.name == "zero2" ? frozen : Bytes{});
+  if (partitions_weights(job.strategy.name))
+    std::fill_n(files.model.begin(), writers, frozen_shard);
+  else
+    files.model.front() = whole_model + (job.strategy.name == "zero2" ? frozen : Bytes{});
   return files;
 }
 
@@ -126,7 +137,8 @@ Bytes copied_to_host(const Job& job, const Schedule& schedule, const Writing& wr
   return report.async ? held : std::min(held, largest(writing.written));
 }
 
-void add_times(const Job& job, const Schedule& schedule, const Writing& writing, const CheckpointMachine& machine, CheckpointReport& report) {
+void add_times(const Job& job, const Schedule& schedule, const Writing& writing, const CheckpointMachine& machine,
+               CheckpointReport& report) {
   const Seconds write = largest_node(writing.written, machine.gpus_per_node) / machine.write_per_node;
   const Seconds copy = copied_to_host(job, schedule, writing, report) / machine.host_link;
   // DCP copies ahead of the write; torch.save of a dictionary of GPU tensors copies, then writes.
@@ -171,10 +183,13 @@ Problems check_checkpoint(const Job& job, const CheckpointRequest& request) {
   Problems problems;
   const std::string& strategy = job.strategy.name;
   const CheckpointFormat format = request.format.value_or(default_format(strategy));
-  if (format == CheckpointFormat::deepspeed && !is_deepspeed(strategy)) problems.add({}, strategy + " writes no DeepSpeed checkpoints", {"format: dcp or full"});
+  if (format == CheckpointFormat::deepspeed && !is_deepspeed(strategy))
+    problems.add({}, strategy + " writes no DeepSpeed checkpoints", {"format: dcp or full"});
   if (format == CheckpointFormat::dcp && (is_deepspeed(strategy) || strategy == "zero_redundancy"))
-    problems.add({}, strategy + " does not write through torch.distributed.checkpoint", {"format: " + std::string(name_of(default_format(strategy)))});
-  if (request.async && format != CheckpointFormat::dcp) problems.add({}, "async checkpoints are torch.distributed.checkpoint's", {"format: dcp"});
+    problems.add({}, strategy + " does not write through torch.distributed.checkpoint",
+                 {"format: " + std::string(name_of(default_format(strategy)))});
+  if (request.async && format != CheckpointFormat::dcp)
+    problems.add({}, "async checkpoints are torch.distributed.checkpoint's", {"format: dcp"});
   if (std::max(job.world_size, request.load_world_size.value_or(1)) > most_ranks)
     problems.add({}, "checkpoints of more than " + std::to_string(most_ranks) + " ranks are not simulated");
   return problems;
@@ -227,8 +242,8 @@ ByRank dcp_read(const std::vector<SavedTensor>& saved, const std::vector<SavedTe
   return read;
 }
 
-CheckpointReport checkpoint_report(const Job& saving, const Schedule& saved, const Job& loading, const Schedule& wanted, const CheckpointRequest& request,
-                                   const CheckpointMachine& machine) {
+CheckpointReport checkpoint_report(const Job& saving, const Schedule& saved, const Job& loading, const Schedule& wanted,
+                                   const CheckpointRequest& request, const CheckpointMachine& machine) {
   CheckpointReport report;
   report.format = request.format.value_or(default_format(saving.strategy.name));
   report.async = request.async;

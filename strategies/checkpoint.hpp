@@ -21,10 +21,10 @@ namespace shardsim {
 
 /// The `checkpoint:` block of a scenario.
 struct CheckpointRequest {
-  std::optional<CheckpointFormat> format{};      ///< empty: the library's own, see default_format
+  std::optional<CheckpointFormat> format{};                     ///< empty: the library's own, see default_format
   std::optional<ByteRate> write_bandwidth{}, read_bandwidth{};  ///< of one node; empty: the profile's storage
-  bool async = false;                            ///< torch's async_save: training goes on when the state is in host memory
-  std::optional<std::int64_t> load_world_size{};  ///< empty: as many ranks as saved
+  bool async = false;                                           ///< torch's async_save: training goes on when the state is in host memory
+  std::optional<std::int64_t> load_world_size{};                ///< empty: as many ranks as saved
 };
 
 /// DeepSpeed's for its strategies, full for ZeroRedundancyOptimizer (its states must be consolidated), else dcp.
@@ -43,14 +43,14 @@ struct SavedTensor {
     each,   ///< ceil(elements / parts) elements each
     flat,   ///< a range of a flat buffer: part k holds [k * shard, (k + 1) * shard) of it
   };
-  ParameterId parameter{};         ///< none for states that are not shaped like one (adafactor's)
-  const char* state = "";          ///< "parameters", "master copy", "exp_avg" ...
+  ParameterId parameter{};  ///< none for states that are not shaped like one (adafactor's)
+  const char* state = "";   ///< "parameters", "master copy", "exp_avg" ...
   DType dtype = DType::fp32;
   std::int64_t elements = 0, columns = 1;
   Cut cut = Cut::whole;
-  std::int64_t parts = 1, stride = 1;   ///< rank r holds part (r / stride) % parts
-  std::int64_t start = 0, shard = 0;    ///< of `flat`: where the tensor starts in the buffer, and the length of a part
-  bool host = false;               ///< held in host memory (offload)
+  std::int64_t parts = 1, stride = 1;  ///< rank r holds part (r / stride) % parts
+  std::int64_t start = 0, shard = 0;   ///< of `flat`: where the tensor starts in the buffer, and the length of a part
+  bool host = false;                   ///< held in host memory (offload)
 };
 
 /// Elements [first, first + count) of a tensor, without padding.
@@ -77,7 +77,7 @@ using ByRank = std::vector<Bytes>;
 struct CheckpointMachine {
   std::int64_t gpus_per_node = 8;
   ByteRate write_per_node, read_per_node;
-  ByteRate host_link;                   ///< of one GPU
+  ByteRate host_link;  ///< of one GPU
 };
 
 /// `loading`: the job on request.load_world_size ranks, with its schedule; the saving ones where the world stays.

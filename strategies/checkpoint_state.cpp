@@ -25,9 +25,12 @@ class StateDict {
     for (const Buffer& buffer : schedule_.buffers) {
       const bool states = buffer.category == Category::optimizer_states;
       if (!buffer.persistent || buffer.view_of.valid() || !(states ? with_optimizer : buffer.category == Category::parameters)) continue;
-      if (!buffer.layout.valid()) add_opaque(buffer);
-      else if (states && job_.strategy.name == "zero_redundancy") add_consolidated(buffer);
-      else add(buffer, states);
+      if (!buffer.layout.valid())
+        add_opaque(buffer);
+      else if (states && job_.strategy.name == "zero_redundancy")
+        add_consolidated(buffer);
+      else
+        add(buffer, states);
     }
     return std::move(state_);
   }
@@ -35,12 +38,18 @@ class StateDict {
  private:
   [[nodiscard]] SavedTensor tensor_of(const Buffer& buffer, ParameterId p) const {
     const ParameterShape& shape = shapes_[static_cast<std::size_t>(p.index)];
-    return {.parameter = p, .state = buffer.label.verb, .dtype = buffer.dtype, .elements = shape.elements(), .columns = shape.columns, .host = buffer.host};
+    return {.parameter = p,
+            .state = buffer.label.verb,
+            .dtype = buffer.dtype,
+            .elements = shape.elements(),
+            .columns = shape.columns,
+            .host = buffer.host};
   }
 
   void add(const Buffer& buffer, bool states) {
     Layout layout = schedule_.at(buffer.layout);
-    const auto ids = std::span(schedule_.parameter_pool).subspan(static_cast<std::size_t>(layout.parameters.begin), static_cast<std::size_t>(layout.parameters.count));
+    const auto ids = std::span(schedule_.parameter_pool)
+                         .subspan(static_cast<std::size_t>(layout.parameters.begin), static_cast<std::size_t>(layout.parameters.count));
     const std::int64_t parts = layout.shard ? layout.n : 1;
     parts_[buffer.label.unit] = {parts, layout.stride};
     layout.shard = false;
@@ -77,8 +86,14 @@ class StateDict {
   void add_opaque(const Buffer& buffer) {
     const auto found = parts_.find(buffer.label.unit);
     const auto [parts, stride] = found == parts_.end() ? std::pair<std::int64_t, std::int64_t>{1, 1} : found->second;
-    state_.push_back({.state = buffer.label.verb, .dtype = buffer.dtype, .elements = buffer.elements.value() * parts, .columns = 1,
-                      .cut = parts > 1 ? Cut::each : Cut::whole, .parts = parts, .stride = stride, .host = buffer.host});
+    state_.push_back({.state = buffer.label.verb,
+                      .dtype = buffer.dtype,
+                      .elements = buffer.elements.value() * parts,
+                      .columns = 1,
+                      .cut = parts > 1 ? Cut::each : Cut::whole,
+                      .parts = parts,
+                      .stride = stride,
+                      .host = buffer.host});
   }
 
   const Job& job_;
@@ -97,7 +112,8 @@ SavedRange range_of(const SavedTensor& tensor, std::int64_t part) {
     return SavedRange{begin, end - begin};
   };
   switch (tensor.cut) {
-    case Cut::whole: return {0, tensor.elements};
+    case Cut::whole:
+      return {0, tensor.elements};
     case Cut::rows: {
       const std::int64_t chunk = ceil_div(tensor.elements / tensor.columns, tensor.parts) * tensor.columns;
       return within(part * chunk, (part + 1) * chunk);
@@ -106,7 +122,8 @@ SavedRange range_of(const SavedTensor& tensor, std::int64_t part) {
       const std::int64_t chunk = ceil_div(tensor.elements, tensor.parts);
       return within(part * chunk, (part + 1) * chunk);
     }
-    case Cut::flat: return within(part * tensor.shard - tensor.start, (part + 1) * tensor.shard - tensor.start);
+    case Cut::flat:
+      return within(part * tensor.shard - tensor.start, (part + 1) * tensor.shard - tensor.start);
   }
   return {};
 }

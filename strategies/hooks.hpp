@@ -18,14 +18,14 @@ class Hooks {
   Hooks& operator=(const Hooks&) = delete;
   virtual ~Hooks() = default;
 
-  virtual void begin_forward(std::int32_t micro_batch) = 0;          ///< pre-forward of the outermost module
+  virtual void begin_forward(std::int32_t micro_batch) = 0;  ///< pre-forward of the outermost module
   virtual void pre_forward(std::int32_t /*layer*/) {}
   virtual void pre_module_forward(std::int32_t /*layer*/, std::int32_t /*module*/, Pass /*pass*/) {}
   virtual void post_module_forward(std::int32_t /*layer*/, std::int32_t /*module*/, Pass /*pass*/) {}
   virtual void post_forward(std::int32_t /*layer*/) {}
-  virtual void end_forward() {}                                      ///< post-forward of the outermost module, before the loss
-  virtual void begin_backward() {}                                   ///< pre-backward of the outermost module, after the loss' backward
-  virtual void pre_backward(std::int32_t /*layer*/) {}               ///< before recomputation, if the layer is checkpointed
+  virtual void end_forward() {}                         ///< post-forward of the outermost module, before the loss
+  virtual void begin_backward() {}                      ///< pre-backward of the outermost module, after the loss' backward
+  virtual void pre_backward(std::int32_t /*layer*/) {}  ///< before recomputation, if the layer is checkpointed
   // Under reentrant checkpointing the layer's forward hooks run again around the recomputation, and only then its pre_backward.
   virtual void pre_recompute(std::int32_t /*layer*/) {}
   virtual void post_recompute(std::int32_t /*layer*/) {}
@@ -37,9 +37,9 @@ class Hooks {
   /// The gradient of `parameter` is final in this backward (AccumulateGrad's post-hook).
   virtual void gradient_ready(ParameterId /*parameter*/) {}
   virtual void post_module_backward(std::int32_t /*layer*/, std::int32_t /*module*/) {}
-  virtual void post_backward(std::int32_t /*layer*/) {}              ///< after the gradient of the layer's input is there
-  virtual void end_backward() {}                                     ///< autograd's final callbacks
-  virtual void step() = 0;                                           ///< clipping, optimizer, what follows it, zero_grad
+  virtual void post_backward(std::int32_t /*layer*/) {}  ///< after the gradient of the layer's input is there
+  virtual void end_backward() {}                         ///< autograd's final callbacks
+  virtual void step() = 0;                               ///< clipping, optimizer, what follows it, zero_grad
 };
 
 /// The stream that computes, as the libraries call it: the stream that is current while modules run, FSDP's and ZeRO-3's default stream.

@@ -8,22 +8,23 @@
 namespace shardsim {
 namespace {
 
-std::optional<Options::Value> read_word(const Node& node, const OptionSpec& spec, Problems& problems) {
-  if (node.kind == Node::Kind::scalar && std::find(spec.words.begin(), spec.words.end(), node.text) != spec.words.end()) return node.text;
+std::optional<Options::Value> read_word(const ConfigNode& node, const OptionSpec& spec, Problems& problems) {
+  if (node.kind == ConfigNode::Kind::scalar && std::find(spec.words.begin(), spec.words.end(), node.text) != spec.words.end())
+    return node.text;
   if (const auto text = as_text(node, problems))
     problems.add(node.where, spec.name + " cannot be " + in_quotes(*text), notes_for_unknown(*text, spec.words));
   return std::nullopt;
 }
 
 /// A list of words, or one word alone.
-std::optional<Options::Value> read_list(const Node& node, Problems& problems) {
+std::optional<Options::Value> read_list(const ConfigNode& node, Problems& problems) {
   std::vector<std::string> words;
-  if (node.kind != Node::Kind::list) {
+  if (node.kind != ConfigNode::Kind::list) {
     const auto word = as_text(node, problems);
     return word ? std::optional<Options::Value>(std::vector<std::string>{*word}) : std::nullopt;
   }
   bool complete = true;
-  for (const Node& item : node.items) {
+  for (const ConfigNode& item : node.items) {
     const auto word = as_text(item, problems);
     if (word) words.push_back(*word);
     complete = complete && word;
@@ -36,7 +37,7 @@ std::optional<Options::Value> value_or_nothing(std::optional<T> value) {
   return value ? std::optional<Options::Value>(std::move(*value)) : std::nullopt;
 }
 
-std::optional<Options::Value> read_value(const Node& node, const OptionSpec& spec, Problems& problems) {
+std::optional<Options::Value> read_value(const ConfigNode& node, const OptionSpec& spec, Problems& problems) {
   constexpr double largest = std::numeric_limits<double>::max();
   switch (spec.kind) {
     case OptionKind::boolean:
@@ -66,7 +67,7 @@ Where Options::where(std::string_view name) const {
 Options read_options(MapReader& reader, const std::vector<OptionSpec>& specs) {
   Options options;
   for (const OptionSpec& spec : specs) {
-    const Node* node = reader.find(spec.name);
+    const ConfigNode* node = reader.find(spec.name);
     if (!node) continue;
     const auto value = read_value(*node, spec, reader.problems());
     if (!value) continue;

@@ -18,10 +18,10 @@ enum class OptionKind : std::uint8_t { boolean, integer, number, size, word, lis
 struct OptionSpec {
   std::string name{};
   OptionKind kind = OptionKind::boolean;
-  std::string fallback{};               ///< as text, for `list strategies`; empty: the library decides
-  std::string help{};                   ///< one line
-  std::vector<std::string> words{};     ///< allowed values of a word
-  double minimum = 0;                 ///< of an integer or number
+  std::string fallback{};            ///< as text, for `list strategies`; empty: the library decides
+  std::string help{};                ///< one line
+  std::vector<std::string> words{};  ///< allowed values of a word
+  double minimum = 0;                ///< of an integer or number
 };
 
 /// Values given by the user; everything else is the library's default, chosen where it is used.

@@ -14,17 +14,9 @@ namespace {
 /// The table: one line a strategy, in the order in which `list strategies` shows them.
 const std::vector<StrategyEntry>& table() {
   static const std::vector<StrategyEntry> entries = [] {
-    return std::vector<StrategyEntry>{naive_dp_strategy(),
-                                      ddp_strategy(),
-                                      zero_redundancy_strategy(),
-                                      zero1_strategy(),
-                                      zero2_strategy(),
-                                      zero3_strategy(),
-                                      mics_strategy(),
-                                      fsdp1_strategy(),
-                                      fsdp2_strategy(),
-                                      megatron_strategy(),
-                                      olmo_ddp_strategy()};
+    return std::vector<StrategyEntry>{
+        naive_dp_strategy(), ddp_strategy(),   zero_redundancy_strategy(), zero1_strategy(),    zero2_strategy(),   zero3_strategy(),
+        mics_strategy(),     fsdp1_strategy(), fsdp2_strategy(),           megatron_strategy(), olmo_ddp_strategy()};
   }();
   return entries;
 }

@@ -36,8 +36,8 @@ struct Job {
 /// One row of the table of strategies.
 struct StrategyInfo {
   std::string name{};
-  std::string summary{};      ///< one sentence
-  std::string library{};      ///< what `semantics: framework` models, with its version
+  std::string summary{};  ///< one sentence
+  std::string library{};  ///< what `semantics: framework` models, with its version
   std::vector<OptionSpec> options{};
 };
 
@@ -53,7 +53,7 @@ struct StrategyInfo {
 
 /// What the papers count, written from the papers and not from the schedules (textbook.cpp).
 struct Textbook {
-  Bytes sent_per_rank{};       ///< per optimizer step
+  Bytes sent_per_rank{};                                ///< per optimizer step
   Bytes parameters{}, gradients{}, optimizer_states{};  ///< per rank
 };
 [[nodiscard]] Textbook textbook(const Job& job);

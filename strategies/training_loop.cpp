@@ -23,10 +23,10 @@ struct Uses {
 
 /// What happens to the tensors and parameters of a layer around one of its modules: indices, looked up once for each layer type.
 struct ModulePlan {
-  std::vector<std::size_t> made;         ///< tensors it produces
-  std::vector<std::size_t> last_read;    ///< tensors it is the last to read in forward, so the first in backward
-  std::vector<std::size_t> saved;        ///< tensors whose backward life it ends
-  std::vector<std::int32_t> arrival;     ///< its own parameters, in the order their gradients become final
+  std::vector<std::size_t> made;       ///< tensors it produces
+  std::vector<std::size_t> last_read;  ///< tensors it is the last to read in forward, so the first in backward
+  std::vector<std::size_t> saved;      ///< tensors whose backward life it ends
+  std::vector<std::int32_t> arrival;   ///< its own parameters, in the order their gradients become final
 };
 
 std::vector<ModulePlan> plan_modules(const LayerType& type) {
@@ -49,7 +49,12 @@ std::vector<ModulePlan> plan_modules(const LayerType& type) {
 class TrainingLoop {
  public:
   TrainingLoop(Program& program, Hooks& hooks)
-      : program_(program), build_(program.build), hooks_(hooks), model_(program.model()), uses_(model_), compile_(program.training().compile) {
+      : program_(program),
+        build_(program.build),
+        hooks_(hooks),
+        model_(program.model()),
+        uses_(model_),
+        compile_(program.training().compile) {
     const auto& layers = *model_.layers;
     buffers_.resize(layers.size());
     gradients_.resize(layers.size());
@@ -76,7 +81,9 @@ class TrainingLoop {
   }
 
  private:
-  struct ModuleWorks { WorkId forward, backward, backward_frozen_input, backward_frozen_weight; };  // as module_works() has them
+  struct ModuleWorks {
+    WorkId forward, backward, backward_frozen_input, backward_frozen_weight;
+  };  // as module_works() has them
 
   /// A schedule fills a megabyte: growing it step by step would copy it twice over. Per module: forward, backward and perhaps
   /// recomputation, each with a few tensors made and freed.
@@ -108,7 +115,8 @@ class TrainingLoop {
     bool before = false;
     for (const Layer& layer : layers) {
       input_needs_gradient_.push_back(before);
-      before = before || std::any_of(layer.parameters.begin(), layer.parameters.end(), [&](ParameterId p) { return model_.at(p).trainable; });
+      before =
+          before || std::any_of(layer.parameters.begin(), layer.parameters.end(), [&](ParameterId p) { return model_.at(p).trainable; });
       needs_backward_.push_back(before);
     }
   }
@@ -163,10 +171,14 @@ class TrainingLoop {
     const bool saved = t.saved_by >= 0;
     if (pass == Pass::recompute) return saved || input;  // checkpoint() itself keeps its arguments until the layer's backward is through
     switch (checkpointing(l)) {
-      case Checkpointing::none: return saved;
-      case Checkpointing::core_attention: return saved && !t.core_attention;
-      case Checkpointing::selective_ops: return input || t.kept_by_selective;
-      case Checkpointing::full: return input;
+      case Checkpointing::none:
+        return saved;
+      case Checkpointing::core_attention:
+        return saved && !t.core_attention;
+      case Checkpointing::selective_ops:
+        return input || t.kept_by_selective;
+      case Checkpointing::full:
+        return input;
     }
     return saved;
   }
@@ -232,7 +244,8 @@ class TrainingLoop {
         if (!buffers[t].valid() && materialised(tensor) && !(output && tensor.saved_by < 0))
           buffers[t] = allocate_tensor(l, tensor, "activation", tensor.dtype);
       }
-      run(l, m, "forward", works_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)].forward, pass, module.forward_temporary);
+      run(l, m, "forward", works_[static_cast<std::size_t>(layer(l).type)][static_cast<std::size_t>(m)].forward, pass,
+          module.forward_temporary);
       for (std::size_t t : plan.last_read)
         if (!kept(l, kind.tensors[t], pass)) release(buffers[t]);
       hooks_.post_module_forward(l, m, pass);
@@ -243,8 +256,11 @@ class TrainingLoop {
     const UnitId unit = units_[static_cast<std::size_t>(l)];
     BufferId scratch;
     if (temporary > Bytes{})
-      scratch = build_.allocate({.label = {"workspace", unit}, .category = Category::temporaries, .dtype = DType::int8,
-                                 .pool = ScheduleBuilder::compute_stream(), .elements = Elements{temporary.value()}});
+      scratch = build_.allocate({.label = {"workspace", unit},
+                                 .category = Category::temporaries,
+                                 .dtype = DType::int8,
+                                 .pool = ScheduleBuilder::compute_stream(),
+                                 .elements = Elements{temporary.value()}});
     build_.compute({verb, unit}, work, pass, {l, m, m + 1});
     if (scratch.valid()) build_.free(scratch);
   }
@@ -288,7 +304,9 @@ class TrainingLoop {
   /// Megatron's selective checkpointing: the core modules run again just before the backward of the last of them.
   void recompute_core(std::int32_t l, std::int32_t m) {
     const auto& modules = type(l).modules;
-    const auto is_core = [&](std::int32_t i) { return i >= 0 && i < static_cast<std::int32_t>(modules.size()) && modules[static_cast<std::size_t>(i)].core_attention; };
+    const auto is_core = [&](std::int32_t i) {
+      return i >= 0 && i < static_cast<std::int32_t>(modules.size()) && modules[static_cast<std::size_t>(i)].core_attention;
+    };
     if (!is_core(m) || is_core(m + 1)) return;
     std::int32_t first = m;
     while (is_core(first - 1)) --first;
@@ -303,7 +321,8 @@ class TrainingLoop {
     const ModulePlan& plan = plan_of(l, m);
     for (std::size_t t : plan.last_read) {
       const Tensor& tensor = kind.tensors[t];
-      const bool wanted = tensor.has_gradient && materialised(tensor) && (tensor.producer >= 0 || input_needs_gradient_[static_cast<std::size_t>(l)]);
+      const bool wanted =
+          tensor.has_gradient && materialised(tensor) && (tensor.producer >= 0 || input_needs_gradient_[static_cast<std::size_t>(l)]);
       if (wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype, true);
     }
     const bool trains = produce_gradients(l, module);
@@ -346,16 +365,20 @@ class TrainingLoop {
   /// A tensor that backward has used; a held input lives on.
   void release_saved(std::int32_t l, std::size_t t) {
     BufferId& buffer = buffers_[static_cast<std::size_t>(l)][t];
-    if (buffer.valid() && type(l).tensors[t].producer < 0 && hooks_.holds_input(l)) held_.push_back(std::exchange(buffer, {}));
-    else release(buffer);
+    if (buffer.valid() && type(l).tensors[t].producer < 0 && hooks_.holds_input(l))
+      held_.push_back(std::exchange(buffer, {}));
+    else
+      release(buffer);
   }
 
   /// The gradient of a layer's output is that of the next layer's input: held with it.
   void release_gradient(std::int32_t l, std::size_t t) {
     BufferId& gradient = gradients_[static_cast<std::size_t>(l)][t];
     const bool output = type(l).tensors[t].last_consumer == static_cast<std::int32_t>(type(l).modules.size());
-    if (gradient.valid() && output && l + 1 < layer_count() && hooks_.holds_input(l + 1)) held_.push_back(std::exchange(gradient, {}));
-    else release(gradient);
+    if (gradient.valid() && output && l + 1 < layer_count() && hooks_.holds_input(l + 1))
+      held_.push_back(std::exchange(gradient, {}));
+    else
+      release(gradient);
   }
 
   /// Hands the gradient of the layer's input to the layer before, as the gradient of its output, and drops what nobody asked for.
@@ -365,7 +388,8 @@ class TrainingLoop {
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       release_saved(l, t);
       if (!gradients[t].valid()) continue;
-      if (tensors[t].producer < 0 && l > 0 && needs_backward_[static_cast<std::size_t>(l - 1)] && give_output_gradient(l - 1, gradients[t])) continue;
+      if (tensors[t].producer < 0 && l > 0 && needs_backward_[static_cast<std::size_t>(l - 1)] && give_output_gradient(l - 1, gradients[t]))
+        continue;
       release(gradients[t]);
     }
   }
@@ -388,12 +412,12 @@ class TrainingLoop {
   bool compile_;
   std::int32_t micro_batch_ = 0;
   std::vector<UnitId> units_;
-  std::vector<std::vector<ModuleWorks>> works_;            // by layer type, module
-  std::vector<std::vector<ModulePlan>> plans_;             // by layer type, module
+  std::vector<std::vector<ModuleWorks>> works_;             // by layer type, module
+  std::vector<std::vector<ModulePlan>> plans_;              // by layer type, module
   std::vector<std::vector<BufferId>> buffers_, gradients_;  // by layer, tensor
-  std::vector<BufferId> held_;                             // inputs and their gradients that hooks keep alive
+  std::vector<BufferId> held_;                              // inputs and their gradients that hooks keep alive
   std::vector<bool> input_needs_gradient_, needs_backward_;
-  std::vector<bool> produced_;                             // by parameter, in this backward
+  std::vector<bool> produced_;  // by parameter, in this backward
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/execute/backends/gpu_plan.hpp"
-#include "calibrate/execute/machine.hpp"
+#include "calibrate/execute/rank_executor.hpp"
 #include "calibrate/execute/training/element.hpp"
 #include "calibrate/execute/training/optimizer.hpp"
 #include "calibrate/execute/training/reference.hpp"
@@ -20,9 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-BatchShares shares_of(const Job& job) {
-  return {job.world_size, job.training.gradient_accumulation_steps, job.training.micro_batch_size};
-}
+BatchShares shares_of(const Job& job) { return {job.world_size, job.training.gradient_accumulation_steps, job.training.micro_batch_size}; }
 
 Schedule schedule_of(Job job, std::int64_t rank) {
   job.rank = rank;
@@ -39,7 +37,7 @@ struct RankReport {
   std::uint64_t parameters_digest = 0;
   std::string counted_by;
   std::optional<PoolUse> pool;
-  Bytes pool_high_water;   ///< that the schedule's buffers should come to there
+  Bytes pool_high_water;  ///< that the schedule's buffers should come to there
 };
 
 Json to_json(const std::optional<PoolUse>& pool) {
@@ -72,10 +70,20 @@ std::string to_text(const RankReport& report) {
   for (auto& step : losses)
     for (double& loss : step)
       if (!std::isfinite(loss)) loss = 1e300;
-  return Json{{"sent", report.sent.value()}, {"control", report.control.value()}, {"peak", report.peak.value()},
-              {"high_water", report.high_water.value()}, {"by_category", numbers(report.by_category)}, {"highest", numbers(report.highest)},
-              {"losses", losses}, {"seconds", report.seconds}, {"gradient", difference}, {"digest", report.parameters_digest},
-              {"counted_by", report.counted_by}, {"pool", to_json(report.pool)}, {"pool_high_water", report.pool_high_water.value()}}.dump();
+  return Json{{"sent", report.sent.value()},
+              {"control", report.control.value()},
+              {"peak", report.peak.value()},
+              {"high_water", report.high_water.value()},
+              {"by_category", numbers(report.by_category)},
+              {"highest", numbers(report.highest)},
+              {"losses", losses},
+              {"seconds", report.seconds},
+              {"gradient", difference},
+              {"digest", report.parameters_digest},
+              {"counted_by", report.counted_by},
+              {"pool", to_json(report.pool)},
+              {"pool_high_water", report.pool_high_water.value()}}
+      .dump();
 }
 
 RankReport report_from(const std::string& text) {
@@ -101,7 +109,7 @@ RankReport report_from(const std::string& text) {
 RankReport run_rank(Platform& platform, const Job& job, const ExecutionOptions& options, const Reference& reference, int rank, Line& line) {
   const std::unique_ptr<Backend> backend = platform.open(rank, static_cast<int>(job.world_size), line, options.network);
   const Schedule schedule = schedule_of(job, rank);
-  Machine machine(schedule, {*job.model, job.training, shares_of(job), *backend});
+  RankExecutor machine(schedule, {*job.model, job.training, shares_of(job), *backend});
   RankReport report;
   GradientCheck check{&reference.gradients};
   for (int step = 0; step < options.steps; ++step) {
@@ -138,7 +146,8 @@ void add_predictions(ExecutionResult& result, const Platform& platform, const Jo
   for (std::int64_t rank = 0; rank < job.world_size; ++rank) {
     const Schedule schedule = schedule_of(job, rank);
     result.sent.predicted.push_back(steps * platform.predicted_payload(schedule));
-    result.sent.tolerance = std::max(result.sent.tolerance, platform.tolerance(result.sent.predicted.back(), steps * payload_collectives(schedule)));
+    result.sent.tolerance =
+        std::max(result.sent.tolerance, platform.tolerance(result.sent.predicted.back(), steps * payload_collectives(schedule)));
     result.control.predicted.push_back(steps * predicted_bytes(schedule).control);
     result.peak.predicted.push_back(fold_memory(schedule, 1).peak);
     if (!result.pools.empty()) result.pools[static_cast<std::size_t>(rank)].least = result.peak.predicted.back();
@@ -193,7 +202,8 @@ std::vector<std::string> cannot_execute(const Job& job) {
   if (job.training.offload.parameters != OffloadTarget::none || job.training.offload.optimizer != OffloadTarget::none)
     reasons.emplace_back("offloading is not executed: set training.offload to none");
   if (!job.training.warm) reasons.emplace_back("only warm steps are executed: set training.warm to true");
-  for (const char* option : {"reduce_scatter_with_fp32_accumulation", "zero_quantized_weights", "zero_quantized_gradients", "mics_hierarchical_params_gather"})
+  for (const char* option :
+       {"reduce_scatter_with_fp32_accumulation", "zero_quantized_weights", "zero_quantized_gradients", "mics_hierarchical_params_gather"})
     if (job.strategy.options.boolean(option, false)) reasons.push_back(std::string(option) + " is not executed: leave it out");
   if (job.world_size > 64) reasons.push_back(std::to_string(job.world_size) + " ranks are more than one machine runs (64)");
   return reasons;
@@ -219,7 +229,8 @@ PredictedBytes predicted_bytes(const Schedule& schedule) {
 
 double roundoff(const Training& training) {
   const Precision& p = training.precision;
-  return std::max({unit_roundoff(p.parameters), unit_roundoff(p.compute), unit_roundoff(p.gradients), unit_roundoff(p.reduce.value_or(p.gradients))});
+  return std::max(
+      {unit_roundoff(p.parameters), unit_roundoff(p.compute), unit_roundoff(p.gradients), unit_roundoff(p.reduce.value_or(p.gradients))});
 }
 
 // See [Note: tolerance].
@@ -234,9 +245,8 @@ double loss_tolerance(const Training& training, const std::vector<double>& losse
 
 ExecutionResult execute_on(Platform& platform, const Job& job, const ExecutionOptions& options) {
   const Reference reference = train_alone(*job.model, job.training, shares_of(job), options.steps);
-  const auto texts = platform.run(static_cast<int>(job.world_size), [&](int rank, Line& line) {
-    return to_text(run_rank(platform, job, options, reference, rank, line));
-  });
+  const auto texts = platform.run(static_cast<int>(job.world_size),
+                                  [&](int rank, Line& line) { return to_text(run_rank(platform, job, options, reference, rank, line)); });
   std::vector<RankReport> reports;
   for (const std::string& text : texts) reports.push_back(report_from(text));
   ExecutionResult result;

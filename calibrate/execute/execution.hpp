@@ -16,7 +16,7 @@ namespace shardsim::execute {
 /// One figure of every rank.
 struct ByRank {
   std::vector<Bytes> predicted, measured;
-  Bytes tolerance{};   ///< of counters that count in steps, or others' bytes too; else nothing
+  Bytes tolerance{};  ///< of counters that count in steps, or others' bytes too; else nothing
   [[nodiscard]] bool equal() const;
 };
 
@@ -38,19 +38,19 @@ struct Closeness {
 
 struct ExecutionResult {
   std::string strategy, semantics;
-  ByRank sent;                                   ///< payload of all steps
+  ByRank sent;  ///< payload of all steps
   std::string counted_by;
-  ByRank control;                                ///< scalars and flags, on connections of their own
-  ByRank peak;                                   ///< of the buffers of the schedule
-  std::vector<std::vector<Bytes>> peak_by_category;  ///< measured, by rank and Category
+  ByRank control;                                       ///< scalars and flags, on connections of their own
+  ByRank peak;                                          ///< of the buffers of the schedule
+  std::vector<std::vector<Bytes>> peak_by_category;     ///< measured, by rank and Category
   std::vector<std::vector<Bytes>> highest_by_category;  ///< the most of each category by itself, at whatever time
-  std::vector<Bytes> high_water;                 ///< as something outside counted it; of a process: pages, code and the trainer's own scratch included
-  std::vector<PoolCheck> pools;                  ///< of each rank, on devices
-  std::vector<double> step_seconds;              ///< measured, by step: the slowest rank
+  std::vector<Bytes> high_water;     ///< as something outside counted it; of a process: pages, code and the trainer's own scratch included
+  std::vector<PoolCheck> pools;      ///< of each rank, on devices
+  std::vector<double> step_seconds;  ///< measured, by step: the slowest rank
   std::vector<double> reference_losses, losses;  ///< by step: mean over the global batch
   Closeness loss;
-  Closeness gradient;                            ///< as the optimizer read it, relative to the largest element of its parameter
-  bool same_parameters = true;                   ///< all ranks computed with the same bits of every parameter
+  Closeness gradient;           ///< as the optimizer read it, relative to the largest element of its parameter
+  bool same_parameters = true;  ///< all ranks computed with the same bits of every parameter
 
   [[nodiscard]] bool agree() const;
 };
@@ -58,8 +58,10 @@ struct ExecutionResult {
 struct ExecutionOptions {
   int steps = 3;
   MeshOptions network{};
-  struct Kill { int rank, step; };
-  std::optional<Kill> kill{};    ///< of tests: that rank dies in that step
+  struct Kill {
+    int rank, step;
+  };
+  std::optional<Kill> kill{};  ///< of tests: that rank dies in that step
 };
 
 /// What of a job cannot be executed, as sentences; empty if it can.
@@ -81,10 +83,10 @@ struct PredictedBytes {
 [[nodiscard]] PredictedBytes predicted_bytes(const Schedule& schedule);
 
 /// [Note: tolerance] Reference and ranks compute the same sums in different orders and round them at different places. With u the largest
-/// unit roundoff of the dtypes in use (2^-9 for bf16, 2^-24 for fp32), a gradient is rounded about R = ranks + micro-batches + 4 times (each
-/// hop, each accumulation, each copy and each product before it), and cancellation makes the sum up to 8 times smaller than its terms:
-/// 8 R u of the parameter's largest element. The loss moves with the square of what moves the gradients: u of itself is enough. Both grow
-/// by a tenth a step, as the runs drift apart. Runs of 1 to 4 ranks came to a quarter of this (bf16) and three quarters (fp32).
+/// unit roundoff of the dtypes in use (2^-9 for bf16, 2^-24 for fp32), a gradient is rounded about R = ranks + micro-batches + 4 times
+/// (each hop, each accumulation, each copy and each product before it), and cancellation makes the sum up to 8 times smaller than its
+/// terms: 8 R u of the parameter's largest element. The loss moves with the square of what moves the gradients: u of itself is enough. Both
+/// grow by a tenth a step, as the runs drift apart. Runs of 1 to 4 ranks came to a quarter of this (bf16) and three quarters (fp32).
 [[nodiscard]] double roundoff(const Training& training);
 [[nodiscard]] double gradient_tolerance(const Training& training, std::int64_t ranks, int steps);
 [[nodiscard]] double loss_tolerance(const Training& training, const std::vector<double>& losses, int steps);

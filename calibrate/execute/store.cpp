@@ -15,7 +15,8 @@ constexpr std::size_t untouched = 16u << 20;
 
 BufferStore::BufferStore(const Schedule& schedule, std::span<const ParameterShape> shapes, Backend& backend)
     : schedule_(schedule), backend_(backend), memory_(schedule.buffers.size()), views_(schedule.buffers.size()) {
-  for (std::size_t l = 0; l < schedule.layouts.size(); ++l) expansions_.push_back(expand(schedule, LayoutId{static_cast<std::int32_t>(l)}, shapes));
+  for (std::size_t l = 0; l < schedule.layouts.size(); ++l)
+    expansions_.push_back(expand(schedule, LayoutId{static_cast<std::int32_t>(l)}, shapes));
   for (std::size_t b = 0; b < schedule.buffers.size(); ++b) {
     const Buffer& buffer = schedule.buffers[b];
     if (buffer.view_of.valid()) views_[index(buffer.view_of)].push_back(BufferId{static_cast<std::int32_t>(b)});
@@ -73,8 +74,10 @@ const std::vector<Piece>& BufferStore::pieces(BufferId id) const {
 
 void BufferStore::set_role(BufferId id, bool on) {
   auto& list = by_role_[static_cast<std::size_t>(schedule_.at(id).role)];
-  if (on) list.insert(list.begin(), id);
-  else list.erase(std::remove(list.begin(), list.end(), id), list.end());
+  if (on)
+    list.insert(list.begin(), id);
+  else
+    list.erase(std::remove(list.begin(), list.end(), id), list.end());
 }
 
 void BufferStore::change(const Buffer& buffer, std::int64_t sign) {

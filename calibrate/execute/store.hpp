@@ -49,9 +49,9 @@ class BufferStore {
 
   const Schedule& schedule_;
   Backend& backend_;
-  std::vector<std::byte*> memory_;                     // by buffer; null: not alive
-  std::vector<Expansion> expansions_;                  // by layout
-  std::vector<std::vector<BufferId>> views_;           // by buffer: those that lie in it
+  std::vector<std::byte*> memory_;            // by buffer; null: not alive
+  std::vector<Expansion> expansions_;         // by layout
+  std::vector<std::vector<BufferId>> views_;  // by buffer: those that lie in it
   std::vector<std::vector<BufferId>> by_role_{3};
   std::vector<Piece> none_;
   MemoryCount count_;

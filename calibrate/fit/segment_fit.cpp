@@ -10,12 +10,14 @@
 namespace shardsim {
 namespace {
 
-constexpr double huber_limit = 0.15;         // log residuals beyond 15 % count linearly: protocol switches leave outliers
-constexpr double noise_floor = 1e-4;         // (1 %)^2: repeats differ by that much, and no fit is better than its data
+constexpr double huber_limit = 0.15;  // log residuals beyond 15 % count linearly: protocol switches leave outliers
+constexpr double noise_floor = 1e-4;  // (1 %)^2: repeats differ by that much, and no fit is better than its data
 constexpr std::size_t points_per_segment = 3;
-constexpr std::size_t most_points = 160;     // the dynamic programme is cubic in them
+constexpr std::size_t most_points = 160;  // the dynamic programme is cubic in them
 
-struct Point { double size, time; };
+struct Point {
+  double size, time;
+};
 
 struct Line {
   double alpha = 0, beta = 0;  // seconds, seconds per byte
@@ -85,7 +87,8 @@ Line fit_line(const Point* points, std::size_t count) {
 std::vector<Point> points_of(const Samples& samples) {
   std::vector<Point> points;
   const std::size_t step = std::max<std::size_t>(1, (samples.size() + most_points - 1) / most_points);
-  for (std::size_t i = 0; i < samples.size(); i += step) points.push_back({static_cast<double>(samples[i].size.value()), samples[i].median.base()});
+  for (std::size_t i = 0; i < samples.size(); i += step)
+    points.push_back({static_cast<double>(samples[i].size.value()), samples[i].median.base()});
   return points;
 }
 

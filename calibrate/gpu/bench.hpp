@@ -3,10 +3,10 @@
 // faster than those of data. For nvcc only.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <algorithm>
 #include <vector>
-
-#include <cuda_bf16.h>
 
 #include "calibrate/gpu/status.hpp"
 
@@ -84,8 +84,8 @@ class Blas {
   /// c = a b, row-major (m, k) by (k, n). cuBLAS is column-major, so the operands change places.
   void product(const Memory& a, const Memory& b, const Memory& c, int m, int n, int k) const {
     const float one = 1, zero = 0;
-    SHARDSIM_CHECK(cublasGemmEx(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b.get(), CUDA_R_16BF, n, a.get(), CUDA_R_16BF, k, &zero, c.get(),
-                                CUDA_R_16BF, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    SHARDSIM_CHECK(cublasGemmEx(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b.get(), CUDA_R_16BF, n, a.get(), CUDA_R_16BF, k, &zero,
+                                c.get(), CUDA_R_16BF, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   }
   [[nodiscard]] cublasHandle_t get() const { return handle_; }
 

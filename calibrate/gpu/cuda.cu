@@ -12,7 +12,8 @@ namespace {
 __global__ void empty_kernel() {}
 
 __global__ void fill(__nv_bfloat16* data, std::size_t count, unsigned seed) {
-  for (std::size_t i = blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x; i < count; i += static_cast<std::size_t>(gridDim.x) * blockDim.x) {
+  for (std::size_t i = blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::size_t>(gridDim.x) * blockDim.x) {
     unsigned x = static_cast<unsigned>(i) * 2654435761U + seed;
     x ^= x >> 16;
     x *= 0x7feb352dU;

@@ -92,7 +92,7 @@ class CudaDevice final : public execute::Device {
   CudaLaunch launch_;
   DeviceMath<CudaLaunch> math_;
   std::size_t granularity_ = 1;
-  std::map<std::size_t, std::size_t> footprints_;   // by size, as asked
+  std::map<std::size_t, std::size_t> footprints_;  // by size, as asked
 };
 
 }  // namespace shardsim::gpu

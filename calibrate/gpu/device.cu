@@ -88,8 +88,8 @@ void CudaLaunch::each(Index n, const F& f) {
 void CudaLaunch::product(const Product& p) {
   if (p.m == 0 || p.n == 0 || p.k == 0) return;
   const float one = 1.0F, factor = p.accumulate ? 1.0F : 0.0F;
-  SHARDSIM_CHECK(cublasSgemm(blas_, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, as_int(p.n), as_int(p.m),
-                             as_int(p.k), &one, p.b, as_int(p.ldb), p.a, as_int(p.lda), &factor, p.c, as_int(p.ldc)));
+  SHARDSIM_CHECK(cublasSgemm(blas_, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, as_int(p.n),
+                             as_int(p.m), as_int(p.k), &one, p.b, as_int(p.ldb), p.a, as_int(p.lda), &factor, p.c, as_int(p.ldc)));
 }
 
 void CudaLaunch::copy(const void* from, void* to, std::size_t bytes) {
@@ -156,7 +156,9 @@ std::size_t CudaDevice::footprint(std::size_t bytes) {
   if (!fresh) return known->second;
   Pool probe(chosen_.index, stream_);
   void* memory = probe.take(bytes);
-  if (memory == nullptr) throw Failure("GPU " + std::to_string(chosen_.index) + " has no memory left to try an allocation of " + std::to_string(bytes) + " bytes");
+  if (memory == nullptr)
+    throw Failure("GPU " + std::to_string(chosen_.index) + " has no memory left to try an allocation of " + std::to_string(bytes) +
+                  " bytes");
   known->second = std::max(known->second, probe.attribute(cudaMemPoolAttrUsedMemCurrent));
   probe.give(memory);
   stream_.wait();

@@ -63,17 +63,23 @@ class DeviceMath final : public execute::Math {
     launch_.copy(values.data() + begin, part.data(), 4 * count);
     return part;
   }
-  void put(Numbers& into, std::size_t begin, const Numbers& part) override { launch_.copy(part.data(), into.data() + begin, 4 * part.size()); }
+  void put(Numbers& into, std::size_t begin, const Numbers& part) override {
+    launch_.copy(part.data(), into.data() + begin, 4 * part.size());
+  }
 
   // Elements ---------------------------------------------------------------------------------------------------------------------
 
   void decode(const std::byte* memory, DType type, Numbers& values) override {
-    if (type == DType::fp32) launch_.copy(memory, values.data(), 4 * values.size());
-    else launch_.each(size(values), DecodeBf16{reinterpret_cast<const std::uint16_t*>(memory), values.data()});
+    if (type == DType::fp32)
+      launch_.copy(memory, values.data(), 4 * values.size());
+    else
+      launch_.each(size(values), DecodeBf16{reinterpret_cast<const std::uint16_t*>(memory), values.data()});
   }
   void encode(const Numbers& values, DType type, std::byte* memory) override {
-    if (type == DType::fp32) launch_.copy(values.data(), memory, 4 * values.size());
-    else launch_.each(size(values), EncodeBf16{values.data(), reinterpret_cast<std::uint16_t*>(memory)});
+    if (type == DType::fp32)
+      launch_.copy(values.data(), memory, 4 * values.size());
+    else
+      launch_.each(size(values), EncodeBf16{values.data(), reinterpret_cast<std::uint16_t*>(memory)});
   }
   void round(Numbers& values, DType type) override {
     if (type == DType::bf16) launch_.each(size(values), RoundBf16{values.data()});
@@ -81,9 +87,9 @@ class DeviceMath final : public execute::Math {
   void add(Numbers& into, const Numbers& values) override { launch_.each(size(into), Add{into.data(), values.data()}); }
   void scale(Numbers& values, float factor) override { launch_.each(size(values), Scale{values.data(), factor}); }
   void update(const execute::UpdateRule& rule, Numbers& weights, const Numbers& gradients, Numbers& first, Numbers& second) override {
-    launch_.each(size(weights), Update{rule.adaptive, rule.momentum, rule.decoupled_decay, rule.learning_rate, rule.beta1, rule.beta2, rule.epsilon,
-                                       rule.weight_decay, rule.momentum_factor, rule.correction1, rule.correction2, weights.data(), gradients.data(),
-                                       first.data(), second.data()});
+    launch_.each(size(weights), Update{rule.adaptive, rule.momentum, rule.decoupled_decay, rule.learning_rate, rule.beta1, rule.beta2,
+                                       rule.epsilon, rule.weight_decay, rule.momentum_factor, rule.correction1, rule.correction2,
+                                       weights.data(), gradients.data(), first.data(), second.data()});
   }
 
   // Modules with parameters ------------------------------------------------------------------------------------------------------
@@ -96,11 +102,13 @@ class DeviceMath final : public execute::Math {
   }
   void lookup_backward(const Matrix& dy, Tokens tokens, Numbers& table) override {
     const Numbers ids = on_device(tokens);
-    launch_.each(size(table), LookupBackward{dy.values.data(), as_tokens(ids), static_cast<Index>(tokens.size()), dy.columns, table.data()});
+    launch_.each(size(table),
+                 LookupBackward{dy.values.data(), as_tokens(ids), static_cast<Index>(tokens.size()), dy.columns, table.data()});
   }
   Matrix linear(const Matrix& x, const Numbers& weight, const Numbers& bias, std::int64_t out) override {
     Matrix y = matrix(x.rows, out);
-    launch_.product({x.rows, out, x.columns, x.values.data(), x.columns, false, weight.data(), x.columns, true, y.values.data(), out, false});
+    launch_.product(
+        {x.rows, out, x.columns, x.values.data(), x.columns, false, weight.data(), x.columns, true, y.values.data(), out, false});
     if (!bias.empty()) launch_.each(size(y.values), AddBias{y.values.data(), bias.data(), out});
     return y;
   }
@@ -111,7 +119,8 @@ class DeviceMath final : public execute::Math {
   }
   void linear_backward_weight(const Matrix& x, const Matrix& dy, Numbers& weight, Numbers& bias) override {
     if (!weight.empty())
-      launch_.product({dy.columns, x.columns, x.rows, dy.values.data(), dy.columns, true, x.values.data(), x.columns, false, weight.data(), x.columns, true});
+      launch_.product({dy.columns, x.columns, x.rows, dy.values.data(), dy.columns, true, x.values.data(), x.columns, false, weight.data(),
+                       x.columns, true});
     if (!bias.empty()) launch_.each(dy.columns, ColumnSums{dy.values.data(), dy.rows, dy.columns, bias.data()});
   }
   Matrix inverse_rms(const Matrix& x, std::int64_t group) override {
@@ -129,12 +138,14 @@ class DeviceMath final : public execute::Math {
     launch_.each(size(y.values), ScaleColumns{x.values.data(), weight.data(), size(weight), y.values.data()});
     return y;
   }
-  Matrix rms_norm_backward(const Matrix& x, const Matrix& inverse, const Matrix& dy, const Numbers& weight, Numbers& weight_gradient) override {
+  Matrix rms_norm_backward(const Matrix& x, const Matrix& inverse, const Matrix& dy, const Numbers& weight,
+                           Numbers& weight_gradient) override {
     Matrix dx = like(x);
     const Index groups = size(inverse.values), group = size(weight);
     launch_.each(groups, RmsNormBackward{x.values.data(), inverse.values.data(), dy.values.data(), weight.data(), group, dx.values.data()});
     if (!weight_gradient.empty())
-      launch_.each(group, RmsNormWeightGradient{x.values.data(), inverse.values.data(), dy.values.data(), groups, group, weight_gradient.data()});
+      launch_.each(group,
+                   RmsNormWeightGradient{x.values.data(), inverse.values.data(), dy.values.data(), groups, group, weight_gradient.data()});
     return dx;
   }
 
@@ -161,8 +172,8 @@ class DeviceMath final : public execute::Math {
     launch_.each(scores.rows, LogSumExp{scores.values.data(), q.rows, heads.heads, scale_of(heads.head_dim), log_sum_exp.values.data()});
     return {attention_context(causal_softmax(scores, heads.head_dim), v, heads), std::move(log_sum_exp)};
   }
-  execute::AttentionGradients attend_backward(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& log_sum_exp, const Matrix& dcontext,
-                                              const Heads& heads) override {
+  execute::AttentionGradients attend_backward(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& log_sum_exp,
+                                              const Matrix& dcontext, const Heads& heads) override {
     Matrix p = attention_scores(q, k, heads);
     launch_.each(size(p.values), Probabilities{p.values.data(), log_sum_exp.values.data(), q.rows, heads.heads, scale_of(heads.head_dim)});
     execute::ContextGradients outer = attention_context_backward(p, v, dcontext, heads);
@@ -174,8 +185,8 @@ class DeviceMath final : public execute::Math {
     const Index s = q.rows;
     Matrix scores = matrix(h.heads * s, s);
     for (Index head = 0; head < h.heads; ++head)
-      launch_.product({s, s, h.head_dim, column(q, head * h.head_dim), q.columns, false, column(k, kv_of(head, h) * h.head_dim), k.columns, true,
-                       map(scores, head), s, false});
+      launch_.product({s, s, h.head_dim, column(q, head * h.head_dim), q.columns, false, column(k, kv_of(head, h) * h.head_dim), k.columns,
+                       true, map(scores, head), s, false});
     return scores;
   }
   Matrix causal_softmax(const Matrix& scores, std::int64_t head_dim) override {
@@ -211,9 +222,10 @@ class DeviceMath final : public execute::Math {
     execute::ContextGradients d{like(p), {v.rows, v.columns, zeros(v.values.size())}};
     for (Index head = 0; head < h.heads; ++head) {
       const Index own = head * h.value_dim, shared = kv_of(head, h) * h.value_dim;
-      launch_.product({s, s, h.value_dim, column(dcontext, own), dcontext.columns, false, column(v, shared), v.columns, true, map(d.probabilities, head),
-                       s, false});
-      launch_.product({s, h.value_dim, s, map(p, head), s, true, column(dcontext, own), dcontext.columns, false, column(d.v, shared), v.columns, true});
+      launch_.product({s, s, h.value_dim, column(dcontext, own), dcontext.columns, false, column(v, shared), v.columns, true,
+                       map(d.probabilities, head), s, false});
+      launch_.product(
+          {s, h.value_dim, s, map(p, head), s, true, column(dcontext, own), dcontext.columns, false, column(d.v, shared), v.columns, true});
     }
     return d;
   }

@@ -23,16 +23,20 @@ struct Device {
 [[nodiscard]] int device_count();
 [[nodiscard]] Device describe_device(int index = 0);
 struct LaunchCost {
-  double host_issue = 0;   ///< seconds the host takes to issue a kernel, without any framework
-  double device_gap = 0;   ///< seconds of a kernel that does nothing, behind another
+  double host_issue = 0;  ///< seconds the host takes to issue a kernel, without any framework
+  double device_gap = 0;  ///< seconds of a kernel that does nothing, behind another
 };
 [[nodiscard]] LaunchCost launch_cost();
-[[nodiscard]] double product_seconds(int m, int n, int k);               ///< bf16 with fp32 accumulation, median
-[[nodiscard]] double copy_bytes_per_second(std::size_t bytes);           ///< on the device, read and written
-struct HostLink { double up = 0, down = 0; };                            ///< bytes per second, pinned memory: to the device and back
+[[nodiscard]] double product_seconds(int m, int n, int k);      ///< bf16 with fp32 accumulation, median
+[[nodiscard]] double copy_bytes_per_second(std::size_t bytes);  ///< on the device, read and written
+struct HostLink {
+  double up = 0, down = 0;
+};  ///< bytes per second, pinned memory: to the device and back
 [[nodiscard]] HostLink host_link(std::size_t bytes);
 /// Bytes read and written per second by kernels on buffers of `bytes`.
-struct KernelRates { double add = 0, norm = 0, adamw = 0; };
+struct KernelRates {
+  double add = 0, norm = 0, adamw = 0;
+};
 [[nodiscard]] KernelRates kernel_rates(std::size_t bytes);
 /// Causal attention in pieces, forward: two batched products in bf16 and a softmax, on `maps` (sequences times heads).
 [[nodiscard]] double attention_seconds(int maps, int tokens, int head_dim);
@@ -54,7 +58,7 @@ class CollectiveTimer {
 
 // Real execution (calibrate/execute/backends/device.hpp).
 [[nodiscard]] std::unique_ptr<execute::Device> open_device(int index);
-[[nodiscard]] std::string pci_bus_id(int index);                         ///< "00000000:0A:00.0"
+[[nodiscard]] std::string pci_bus_id(int index);  ///< "00000000:0A:00.0"
 [[nodiscard]] std::string make_unique_id();
 [[nodiscard]] std::unique_ptr<execute::Communicator> join_group(execute::Device& device, const std::string& id, int rank, int ranks);
 

@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(threads) rms_norm(const __nv_bfloat162* x, __n
 }
 
 /// AdamW on fp32 master weights and moments with bf16 gradients and weights: 28 bytes move for each weight.
-__global__ void __launch_bounds__(threads) adamw(float* master, float* first, float* second, const __nv_bfloat16* gradients, __nv_bfloat16* weights,
-                                                 std::size_t count) {
+__global__ void __launch_bounds__(threads)
+    adamw(float* master, float* first, float* second, const __nv_bfloat16* gradients, __nv_bfloat16* weights, std::size_t count) {
   for (std::size_t i = first_index(); i < count; i += index_step()) {
     const float g = __bfloat162float(gradients[i]);
     const float m = first[i] + 0.1F * (g - first[i]), v = 0.95F * second[i] + 0.05F * g * g;
@@ -99,24 +99,25 @@ KernelRates kernel_rates(std::size_t bytes) {
     fill_random(b, bytes / 2, 2);
     const auto as_pairs = [](const Memory& m) { return static_cast<__nv_bfloat162*>(m.get()); };
     rates.add = 12.0 * static_cast<double>(pairs) / device_time(11, [&] {
-      add<<<blocks_for(pairs), threads>>>(as_pairs(a), as_pairs(b), as_pairs(c), pairs);
-      good_launch();
-    });
+                  add<<<blocks_for(pairs), threads>>>(as_pairs(a), as_pairs(b), as_pairs(c), pairs);
+                  good_launch();
+                });
     constexpr int row_pairs = 2048;
     const std::size_t rows = pairs / row_pairs;
     rates.norm = 8.0 * static_cast<double>(rows * row_pairs) / device_time(11, [&] {
-      rms_norm<<<blocks_for(rows * warp_threads), threads>>>(as_pairs(a), as_pairs(c), rows, row_pairs);
-      good_launch();
-    });
+                   rms_norm<<<blocks_for(rows * warp_threads), threads>>>(as_pairs(a), as_pairs(c), rows, row_pairs);
+                   good_launch();
+                 });
   }
   const std::size_t weights = bytes / 4;
   const Memory master(4 * weights), first(4 * weights), second(4 * weights), gradients(2 * weights), stored(2 * weights);
   for (const Memory* m : {&master, &first, &second}) SHARDSIM_CHECK(cudaMemset(m->get(), 0, 4 * weights));
   fill_random(gradients, weights, 3);
   rates.adamw = 28.0 * static_cast<double>(weights) / device_time(11, [&] {
-    adamw<<<blocks_for(weights), threads>>>(master.floats(), first.floats(), second.floats(), gradients.numbers(), stored.numbers(), weights);
-    good_launch();
-  });
+                  adamw<<<blocks_for(weights), threads>>>(master.floats(), first.floats(), second.floats(), gradients.numbers(),
+                                                          stored.numbers(), weights);
+                  good_launch();
+                });
   return rates;
 }
 
@@ -132,15 +133,15 @@ double attention_seconds(int maps, int tokens, int head_dim) {
   const long long vector_stride = static_cast<long long>(tokens) * head_dim, map_stride = static_cast<long long>(tokens) * tokens;
   return device_time(7, [&] {
     // Row-major scores = q k^T, context = p v, each map by itself (column-major: the operands change places).
-    SHARDSIM_CHECK(cublasGemmStridedBatchedEx(blas.get(), CUBLAS_OP_T, CUBLAS_OP_N, tokens, tokens, head_dim, &one, k.get(), CUDA_R_16BF, head_dim,
-                                              vector_stride, q.get(), CUDA_R_16BF, head_dim, vector_stride, &zero, scores.get(), CUDA_R_16BF, tokens,
-                                              map_stride, maps, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    SHARDSIM_CHECK(cublasGemmStridedBatchedEx(blas.get(), CUBLAS_OP_T, CUBLAS_OP_N, tokens, tokens, head_dim, &one, k.get(), CUDA_R_16BF,
+                                              head_dim, vector_stride, q.get(), CUDA_R_16BF, head_dim, vector_stride, &zero, scores.get(),
+                                              CUDA_R_16BF, tokens, map_stride, maps, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     const std::size_t rows = static_cast<std::size_t>(maps) * static_cast<std::size_t>(tokens);
     causal_softmax<<<blocks_for(rows * warp_threads), threads>>>(scores.numbers(), rows, tokens, scale);
     good_launch();
-    SHARDSIM_CHECK(cublasGemmStridedBatchedEx(blas.get(), CUBLAS_OP_N, CUBLAS_OP_N, head_dim, tokens, tokens, &one, v.get(), CUDA_R_16BF, head_dim,
-                                              vector_stride, scores.get(), CUDA_R_16BF, tokens, map_stride, &zero, context.get(), CUDA_R_16BF, head_dim,
-                                              vector_stride, maps, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    SHARDSIM_CHECK(cublasGemmStridedBatchedEx(blas.get(), CUBLAS_OP_N, CUBLAS_OP_N, head_dim, tokens, tokens, &one, v.get(), CUDA_R_16BF,
+                                              head_dim, vector_stride, scores.get(), CUDA_R_16BF, tokens, map_stride, &zero, context.get(),
+                                              CUDA_R_16BF, head_dim, vector_stride, maps, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   });
 }
 

@@ -62,11 +62,20 @@ class Timer final : public CollectiveTimer {
   void call(int kind, std::size_t count, const Member& m) {
     const std::size_t part = count / ranks_;
     switch (kind) {
-      case 0: SHARDSIM_CHECK(ncclAllReduce(m.from, m.to, count, ncclBfloat16, ncclSum, m.communicator, m.stream)); break;
-      case 1: SHARDSIM_CHECK(ncclAllGather(m.from, m.to, part, ncclBfloat16, m.communicator, m.stream)); break;
-      case 2: SHARDSIM_CHECK(ncclReduceScatter(m.from, m.to, part, ncclBfloat16, ncclSum, m.communicator, m.stream)); break;
-      case 3: SHARDSIM_CHECK(ncclBroadcast(m.from, m.to, count, ncclBfloat16, 0, m.communicator, m.stream)); break;
-      default: throw std::logic_error("no such collective");
+      case 0:
+        SHARDSIM_CHECK(ncclAllReduce(m.from, m.to, count, ncclBfloat16, ncclSum, m.communicator, m.stream));
+        break;
+      case 1:
+        SHARDSIM_CHECK(ncclAllGather(m.from, m.to, part, ncclBfloat16, m.communicator, m.stream));
+        break;
+      case 2:
+        SHARDSIM_CHECK(ncclReduceScatter(m.from, m.to, part, ncclBfloat16, ncclSum, m.communicator, m.stream));
+        break;
+      case 3:
+        SHARDSIM_CHECK(ncclBroadcast(m.from, m.to, count, ncclBfloat16, 0, m.communicator, m.stream));
+        break;
+      default:
+        throw std::logic_error("no such collective");
     }
   }
 

@@ -22,8 +22,10 @@ class NcclGroup final : public execute::Communicator {
   /// After an error, its own or another's, NCCL must not wait for ranks that may be gone.
   ~NcclGroup() override {
     if (communicator_ == nullptr) return;
-    if (broken_ || std::uncaught_exceptions() > 0) ncclCommAbort(communicator_);
-    else ncclCommDestroy(communicator_);
+    if (broken_ || std::uncaught_exceptions() > 0)
+      ncclCommAbort(communicator_);
+    else
+      ncclCommDestroy(communicator_);
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;

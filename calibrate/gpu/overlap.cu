@@ -76,7 +76,8 @@ double overlap_slowdown(int devices) {
   for (int i = 0; i < devices; ++i) sides[static_cast<std::size_t>(i)]->communicator = communicators[static_cast<std::size_t>(i)];
   const Side& first = *sides.front();
   SHARDSIM_CHECK(cudaSetDevice(first.device));
-  const double alone = device_time(7, [&] { first.compute_some(); }, first.compute);
+  const double alone = device_time(
+      7, [&] { first.compute_some(); }, first.compute);
   reduce_on_all(sides, bytes / 2, 2);  // the first calls connect the ranks
   finish(sides);
   // Twice as many collectives until they outlast the products: then the products had one beside them all the time.

@@ -21,7 +21,8 @@ inline void throw_unless_good(cublasStatus_t status, const char* call, const cha
 inline void throw_unless_good(ncclResult_t status, const char* call, const char* file, int line) {
   if (status == ncclSuccess) return;
   const char* last = ncclGetLastError(nullptr);
-  throw_failure(call, file, line, std::string(ncclGetErrorString(status)) + (last != nullptr && *last != '\0' ? std::string("; ") + last : std::string()));
+  throw_failure(call, file, line,
+                std::string(ncclGetErrorString(status)) + (last != nullptr && *last != '\0' ? std::string("; ") + last : std::string()));
 }
 
 /// The bytes that make_unique_id() made, as NCCL has them.

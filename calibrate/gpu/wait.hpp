@@ -9,8 +9,8 @@
 
 namespace shardsim::gpu {
 
-/// Until the stream is done. A kernel that waits for a dead rank never ends: after a second the communicator is asked too, and its error thrown.
-/// `pause`: between two looks at the stream; none where microseconds count.
+/// Until the stream is done. A kernel that waits for a dead rank never ends: after a second the communicator is asked too, and its error
+/// thrown. `pause`: between two looks at the stream; none where microseconds count.
 inline void wait_for(cudaStream_t stream, ncclComm_t communicator, std::chrono::microseconds pause) {
   using Clock = std::chrono::steady_clock;
   for (const auto begin = Clock::now();;) {

@@ -28,8 +28,9 @@ std::string text_in(const Json& object, const char* key) {
 
 std::int64_t element_size(const std::string& type) {
   static const std::map<std::string, std::int64_t> sizes{
-      {"c10::BFloat16", 2}, {"BFloat16", 2}, {"c10::Half", 2}, {"Half", 2}, {"float", 4}, {"Float", 4}, {"double", 8}, {"Double", 8},
-      {"int", 4}, {"Int", 4}, {"long", 8}, {"long int", 8}, {"Long", 8}, {"unsigned char", 1}, {"Byte", 1}, {"Char", 1}, {"Bool", 1}};
+      {"c10::BFloat16", 2}, {"BFloat16", 2},      {"c10::Half", 2}, {"Half", 2}, {"float", 4}, {"Float", 4},
+      {"double", 8},        {"Double", 8},        {"int", 4},       {"Int", 4},  {"long", 8},  {"long int", 8},
+      {"Long", 8},          {"unsigned char", 1}, {"Byte", 1},      {"Char", 1}, {"Bool", 1}};
   const auto found = sizes.find(type);
   return found == sizes.end() ? 0 : found->second;
 }
@@ -53,7 +54,9 @@ NcclKernel kernel_of(const std::string& name) {
 bool is_nccl_kernel(const std::string& name) { return name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel"); }
 
 /// The full buffer of a call whose input has `input` bytes.
-Bytes payload_of(Collective collective, Bytes input, std::int64_t ranks) { return collective == Collective::all_gather ? input * ranks : input; }
+Bytes payload_of(Collective collective, Bytes input, std::int64_t ranks) {
+  return collective == Collective::all_gather ? input * ranks : input;
+}
 
 /// Elements of the first tensor of "Input Dims" times the size of "Input type"; nothing if shapes were not recorded.
 Bytes input_bytes(const Json& args) {
@@ -67,17 +70,22 @@ Bytes input_bytes(const Json& args) {
   return size > 0 && size < 1e15 ? Bytes{static_cast<std::int64_t>(size)} : Bytes{};
 }
 
-struct Annotation { std::optional<Collective> collective; Bytes input; };
+struct Annotation {
+  std::optional<Collective> collective;
+  Bytes input;
+};
 
 class KinetoReader {
  public:
-  KinetoReader(std::shared_ptr<const Source> source, std::int64_t ranks_per_node) : source_(std::move(source)), ranks_per_node_(ranks_per_node) {}
+  KinetoReader(std::shared_ptr<const Source> source, std::int64_t ranks_per_node)
+      : source_(std::move(source)), ranks_per_node_(ranks_per_node) {}
 
   Result<KinetoTrace> read() {
     const Json root = Json::parse(source_->text, nullptr, false);
     if (root.is_discarded()) return fail("this is no JSON");
     const auto events = root.is_object() ? root.find("traceEvents") : root.end();
-    if (!root.is_object() || events == root.end() || !events->is_array()) return fail("no 'traceEvents': this is no trace of the PyTorch profiler");
+    if (!root.is_object() || events == root.end() || !events->is_array())
+      return fail("no 'traceEvents': this is no trace of the PyTorch profiler");
     read_header(root);
     std::vector<const Json*> sorted;
     for (const Json& event : *events)
@@ -100,7 +108,8 @@ class KinetoReader {
   void read_header(const Json& root) {
     if (const auto info = root.find("distributedInfo"); info != root.end() && info->is_object())
       trace_.world_size = static_cast<std::int64_t>(number_in(*info, "world_size"));
-    if (const auto devices = root.find("deviceProperties"); devices != root.end() && devices->is_array() && !devices->empty() && devices->front().is_object())
+    if (const auto devices = root.find("deviceProperties");
+        devices != root.end() && devices->is_array() && !devices->empty() && devices->front().is_object())
       trace_.gpu = text_in(devices->front(), "name");
   }
 
@@ -168,7 +177,8 @@ class KinetoReader {
         ++unknown;
         continue;
       }
-      const CollectiveSamples::Group group{*call.kernel.collective, call.ranks, ceil_div(call.ranks, ranks_per_node_), call.kernel.algorithm, call.kernel.protocol};
+      const CollectiveSamples::Group group{*call.kernel.collective, call.ranks, ceil_div(call.ranks, ranks_per_node_),
+                                           call.kernel.algorithm, call.kernel.protocol};
       trace_.collectives.push_back({group, payload, call.time});
     }
     if (unknown == 0) return;
@@ -178,7 +188,12 @@ class KinetoReader {
     trace_.warnings.push_back(std::move(warning));
   }
 
-  struct Call { NcclKernel kernel; Bytes stated; Seconds time; std::int64_t ranks = 0; };
+  struct Call {
+    NcclKernel kernel;
+    Bytes stated;
+    Seconds time;
+    std::int64_t ranks = 0;
+  };
 
   std::shared_ptr<const Source> source_;
   std::int64_t ranks_per_node_;
@@ -203,7 +218,8 @@ CollectiveSamples samples_of(const KinetoTrace& trace, const std::string& source
   CollectiveSamples samples;
   for (const auto& [key, time] : least) {
     samples.add(key.first, key.second, time);
-    samples.note_origin(key.first, fmt::format("measured: PyTorch profiler, {}{}; the shortest call of each size", source, trace.gpu.empty() ? "" : ", " + trace.gpu));
+    samples.note_origin(key.first, fmt::format("measured: PyTorch profiler, {}{}; the shortest call of each size", source,
+                                               trace.gpu.empty() ? "" : ", " + trace.gpu));
   }
   return samples;
 }

@@ -11,14 +11,14 @@ namespace shardsim {
 struct KinetoTrace {
   struct CollectiveCall {
     CollectiveSamples::Group group;
-    Bytes payload;                        ///< the full buffer
-    Seconds time;                         ///< of the kernel: waiting for late ranks included
+    Bytes payload;  ///< the full buffer
+    Seconds time;   ///< of the kernel: waiting for late ranks included
   };
   std::string gpu;
   std::int64_t world_size = 0;
   std::vector<CollectiveCall> collectives;
-  GemmPoints products;                    ///< aten::mm and aten::addmm whose kernel is known
-  std::int64_t kernels = 0;               ///< compute kernels in all
+  GemmPoints products;       ///< aten::mm and aten::addmm whose kernel is known
+  std::int64_t kernels = 0;  ///< compute kernels in all
   Seconds kernel_time;
   std::vector<Warning> warnings;
 };

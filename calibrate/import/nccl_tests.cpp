@@ -29,10 +29,12 @@ double rounding(double printed) { return 0.0051 + 1e-4 * printed; }
 /// The other tools that users take for nccl-tests, by a text that only they print.
 std::string other_tool(const std::string& text) {
   if (text.find("comm op:") != std::string::npos)
-    return "this is DeepSpeed's communication logger: it counts an all-reduce twice and its message sizes changed meaning between versions; "
+    return "this is DeepSpeed's communication logger: it counts an all-reduce twice and its message sizes changed meaning between "
+           "versions; "
            "run nccl-tests for a calibration";
   if (text.find("algo throughput") != std::string::npos)
-    return "this is the output of a torch.distributed all_reduce benchmark: its throughput counts the payload twice and the log has no size; "
+    return "this is the output of a torch.distributed all_reduce benchmark: its throughput counts the payload twice and the log has no "
+           "size; "
            "run nccl-tests for a calibration";
   if (text.find("COMMS-RES") != std::string::npos) return "this is the output of PARAM's comms benchmark, which is not supported";
   if (text.find("# OSU ") != std::string::npos) return "this is the output of the OSU micro-benchmarks, which is not supported";
@@ -80,13 +82,16 @@ std::int64_t ranks_from_ratio(const NcclTestsTable& table, Collective collective
 /// The collective from the shape of its rows; all-to-all looks like all-gather and must be named.
 std::optional<Collective> collective_from_rows(const NcclTestsTable& table) {
   const bool per_rank = ranks_from_counts(table) > 1;
-  const bool reduces = std::ranges::any_of(table.rows, [](const NcclTestsRow& row) { return !row.reduction.empty() && row.reduction != "none"; });
+  const bool reduces =
+      std::ranges::any_of(table.rows, [](const NcclTestsRow& row) { return !row.reduction.empty() && row.reduction != "none"; });
   if (per_rank) return reduces ? Collective::reduce_scatter : Collective::all_gather;
   if (reduces) return Collective::all_reduce;
   return std::nullopt;
 }
 
-bool disagrees(double printed, double computed) { return std::abs(printed - computed) > std::max(printed_share * std::abs(computed), printed_digit); }
+bool disagrees(double printed, double computed) {
+  return std::abs(printed - computed) > std::max(printed_share * std::abs(computed), printed_digit);
+}
 
 /// The first thing about a row that does not follow from size, time and ranks; empty if all does.
 std::string inconsistency(const NcclTestsTable& table, const NcclTestsRow& row) {
@@ -95,7 +100,8 @@ std::string inconsistency(const NcclTestsTable& table, const NcclTestsRow& row) 
     if (!side.time) continue;
     const double algbw = (row.size / *side.time).base() / 1e9;
     const double busbw = algbw * bus_factor(*table.collective, table.ranks);
-    if (side.algbw && disagrees(*side.algbw, algbw)) return fmt::format("algbw {} is printed where size and time give {:.2f} GB/s", *side.algbw, algbw);
+    if (side.algbw && disagrees(*side.algbw, algbw))
+      return fmt::format("algbw {} is printed where size and time give {:.2f} GB/s", *side.algbw, algbw);
     if (side.busbw && disagrees(*side.busbw, busbw))
       return fmt::format("busbw {} is printed where size, time and {} ranks give {:.2f} GB/s", *side.busbw, table.ranks, busbw);
   }
@@ -150,7 +156,8 @@ class Finisher {
     if (facts_.ranks > 0) table.ranks = facts_.ranks;
     if (table.ranks > 0) return;
     const Collective c = *table.collective;
-    if (c == Collective::all_gather || c == Collective::reduce_scatter || c == Collective::all_to_all) table.ranks = ranks_from_counts(table);
+    if (c == Collective::all_gather || c == Collective::reduce_scatter || c == Collective::all_to_all)
+      table.ranks = ranks_from_counts(table);
     if (table.ranks == 0) table.ranks = ranks_from_ratio(table, c);
     if (table.ranks > 0) table.assumptions.push_back(fmt::format("{} ranks from the rows", table.ranks));
   }
@@ -160,8 +167,9 @@ class Finisher {
     if (table.nodes > 0) return;
     const std::int64_t leading = table.rows.front().leading;
     table.nodes = leading > 0 && table.ranks % leading == 0 ? leading : ceil_div(table.ranks, 8);
-    table.assumptions.push_back(leading > 0 ? fmt::format("{} nodes from the first column", table.nodes)
-                                            : fmt::format("{} node{}, at eight ranks on each; --nodes says otherwise", table.nodes, table.nodes == 1 ? "" : "s"));
+    table.assumptions.push_back(
+        leading > 0 ? fmt::format("{} nodes from the first column", table.nodes)
+                    : fmt::format("{} node{}, at eight ranks on each; --nodes says otherwise", table.nodes, table.nodes == 1 ? "" : "s"));
   }
 
   void check(NcclTestsTable& table, NcclTestsLog& log) const {
@@ -191,7 +199,8 @@ std::vector<NcclTestsTable> split_by_leading_column(NcclTestsTable table) {
 
 std::string to_text(const Warning& warning) {
   const std::string name = warning.where.source ? warning.where.source->name : "";
-  return warning.where.line > 0 ? fmt::format("{}:{}: {}", name, warning.where.line, warning.message) : fmt::format("{}: {}", name, warning.message);
+  return warning.where.line > 0 ? fmt::format("{}:{}: {}", name, warning.where.line, warning.message)
+                                : fmt::format("{}: {}", name, warning.message);
 }
 
 void NcclTestsLog::warn(const std::shared_ptr<const Source>& source, int line, std::string message) {
@@ -201,7 +210,9 @@ void NcclTestsLog::warn(const std::shared_ptr<const Source>& source, int line, s
   warnings.push_back(std::move(warning));
 }
 
-bool usable(const NcclTestsTable& table, const NcclTestsRow& row) { return table.ranks > 1 && row.size > Bytes{} && time_of(row).has_value(); }
+bool usable(const NcclTestsTable& table, const NcclTestsRow& row) {
+  return table.ranks > 1 && row.size > Bytes{} && time_of(row).has_value();
+}
 
 std::optional<Seconds> time_of(const NcclTestsRow& row) { return row.out_of_place.time ? row.out_of_place.time : row.in_place.time; }
 
@@ -213,7 +224,8 @@ Result<NcclTestsLog> read_nccl_tests(const Source& source, const NcclTestsFacts&
     return tl::unexpected(problems);
   };
   const auto first = source.text.find_first_not_of(" \t\r\n");
-  const bool json = first != std::string::npos && (source.text[first] == '{' || source.text[first] == '[') && source.text.find("\"results\"") != std::string::npos;
+  const bool json = first != std::string::npos && (source.text[first] == '{' || source.text[first] == '[') &&
+                    source.text.find("\"results\"") != std::string::npos;
   NcclTestsLog raw = json ? nccl_tests::tables_of_json(source) : nccl_tests::tables_of_text(source);
   if (raw.tables.empty()) {
     const std::string tool = other_tool(source.text);
@@ -228,7 +240,9 @@ Result<NcclTestsLog> read_nccl_tests(const Source& source, const NcclTestsFacts&
   const bool any = std::ranges::any_of(log.tables, [](const NcclTestsTable& table) {
     return std::ranges::any_of(table.rows, [&](const NcclTestsRow& row) { return usable(table, row); });
   });
-  if (!any) return fail("no usable row" + (log.warnings.empty() ? "" : ": " + log.warnings.back().message), log.warnings.empty() ? 0 : log.warnings.back().where.line);
+  if (!any)
+    return fail("no usable row" + (log.warnings.empty() ? "" : ": " + log.warnings.back().message),
+                log.warnings.empty() ? 0 : log.warnings.back().where.line);
   return log;
 }
 

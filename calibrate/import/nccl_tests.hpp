@@ -24,26 +24,26 @@ struct NcclTestsTiming {
 
 struct NcclTestsRow {
   int line = 0;
-  std::int64_t leading = 0;   ///< a number before the size, where the log has one (a node count); else 0
-  Bytes size;                 ///< the full buffer
-  std::int64_t count = 0;     ///< elements: of the buffer, but per rank for all-gather and reduce-scatter
-  std::string type;           ///< "float", "bfloat16"
-  std::string reduction;      ///< "sum", "none", or empty
+  std::int64_t leading = 0;  ///< a number before the size, where the log has one (a node count); else 0
+  Bytes size;                ///< the full buffer
+  std::int64_t count = 0;    ///< elements: of the buffer, but per rank for all-gather and reduce-scatter
+  std::string type;          ///< "float", "bfloat16"
+  std::string reduction;     ///< "sum", "none", or empty
   NcclTestsTiming out_of_place, in_place;
 };
 
 struct NcclTestsTable {
-  std::string test;                     ///< "all_reduce_perf" where the log says so
+  std::string test;  ///< "all_reduce_perf" where the log says so
   std::optional<Collective> collective;
   std::int64_t ranks = 0;
   std::int64_t nodes = 0;
-  std::string gpu;                      ///< "NVIDIA H200"
-  std::string nccl_version;             ///< "2.29.7" where stated
-  std::string algorithm = "unknown";    ///< ring, tree ... where NCCL_ALGO or NCCL's tuning log says so
+  std::string gpu;                    ///< "NVIDIA H200"
+  std::string nccl_version;           ///< "2.29.7" where stated
+  std::string algorithm = "unknown";  ///< ring, tree ... where NCCL_ALGO or NCCL's tuning log says so
   std::string protocol;
-  bool one_device = false;              ///< several ranks share one GPU
-  bool consistent = true;               ///< printed bandwidths follow from size, time and ranks
-  std::vector<std::string> assumptions; ///< what was not stated and how it was filled in
+  bool one_device = false;               ///< several ranks share one GPU
+  bool consistent = true;                ///< printed bandwidths follow from size, time and ranks
+  std::vector<std::string> assumptions;  ///< what was not stated and how it was filled in
   std::vector<NcclTestsRow> rows;
 };
 
@@ -56,8 +56,8 @@ struct Warning {
 [[nodiscard]] std::string to_text(const Warning& warning);
 
 struct NcclTestsLog {
-  std::vector<NcclTestsTable> tables;   ///< with at least one row each
-  std::vector<Warning> warnings;        ///< cut rows, inconsistent bandwidths, tables left out
+  std::vector<NcclTestsTable> tables;  ///< with at least one row each
+  std::vector<Warning> warnings;       ///< cut rows, inconsistent bandwidths, tables left out
 
   void warn(const std::shared_ptr<const Source>& source, int line, std::string message);
 };

@@ -17,8 +17,10 @@ std::string_view object_at(std::string_view text, std::size_t begin) {
   bool quoted = false;
   for (std::size_t i = begin; i < text.size(); ++i) {
     if (quoted) {
-      if (text[i] == '\\') ++i;
-      else if (text[i] == '"') quoted = false;
+      if (text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        quoted = false;
     } else if (text[i] == '"') {
       quoted = true;
     } else if (text[i] == '{') {
@@ -37,24 +39,24 @@ std::size_t value_of(std::string_view text, std::string_view key) {
   return at == std::string_view::npos ? at : text.find_first_not_of(" \t\r\n:", at + quoted.size());
 }
 
-std::optional<double> number_in(const Node& map, std::string_view key) {
-  const Node* node = map.find(key);
-  if (!node || node->kind != Node::Kind::scalar) return std::nullopt;
+std::optional<double> number_in(const ConfigNode& map, std::string_view key) {
+  const ConfigNode* node = map.find(key);
+  if (!node || node->kind != ConfigNode::Kind::scalar) return std::nullopt;
   const auto parts = words(node->text);  // nccl-tests pads some numbers to a column: "    -1"
   return parts.empty() ? std::nullopt : number(parts[0]);
 }
 
-std::string text_in(const Node& map, std::string_view key) {
-  const Node* node = map.find(key);
-  if (!node || node->kind != Node::Kind::scalar) return {};
+std::string text_in(const ConfigNode& map, std::string_view key) {
+  const ConfigNode* node = map.find(key);
+  if (!node || node->kind != ConfigNode::Kind::scalar) return {};
   const auto parts = words(node->text);
   return parts.empty() ? std::string() : std::string(parts[0]);
 }
 
-NcclTestsTiming timing(const Node& result, std::string_view side) {
+NcclTestsTiming timing(const ConfigNode& result, std::string_view side) {
   NcclTestsTiming timing;
-  const Node* node = result.find(side);
-  if (!node || node->kind != Node::Kind::map) return timing;
+  const ConfigNode* node = result.find(side);
+  if (!node || node->kind != ConfigNode::Kind::map) return timing;
   const auto time = number_in(*node, "time") ? number_in(*node, "time") : number_in(*node, "cpu_time");
   if (time && *time > 0) timing.time = microseconds(*time);
   timing.algbw = number_in(*node, "alg_bw");
@@ -62,7 +64,7 @@ NcclTestsTiming timing(const Node& result, std::string_view side) {
   return timing;
 }
 
-std::optional<NcclTestsRow> row_of(const Node& result, int line) {
+std::optional<NcclTestsRow> row_of(const ConfigNode& result, int line) {
   const auto size = number_in(result, "size"), count = number_in(result, "count");
   NcclTestsRow row;
   row.type = text_in(result, "type");
@@ -86,10 +88,12 @@ void read_results(const Source& source, NcclTestsLog& log, NcclTestsTable& table
     if (at == std::string_view::npos || text[at] == ']') return;
     const int line = 1 + static_cast<int>(std::ranges::count(text.substr(0, at), '\n'));
     const std::string_view object = object_at(text, at);
-    const auto node = object.empty() ? Result<Node>(tl::unexpected(Problems{})) : read_json(Source{source.name, std::string(object)});
+    const auto node = object.empty() ? Result<ConfigNode>(tl::unexpected(Problems{})) : read_json(Source{source.name, std::string(object)});
     const auto row = node ? row_of(*node, line) : std::nullopt;
-    if (row) table.rows.push_back(*row);
-    else log.warn(shared, line, object.empty() ? "the file is cut off in this result" : "result without size, count and type");
+    if (row)
+      table.rows.push_back(*row);
+    else
+      log.warn(shared, line, object.empty() ? "the file is cut off in this result" : "result without size, count and type");
     if (object.empty()) return;
     at += object.size() - 1;
   }
@@ -103,13 +107,14 @@ void read_devices(std::string_view text, NcclTestsTable& table) {
     at = text.find_first_of("{]", at);
     if (at == std::string_view::npos || text[at] == ']') break;
     const std::string_view object = object_at(text, at);
-    const auto node = object.empty() ? Result<Node>(tl::unexpected(Problems{})) : read_json(Source{"device", std::string(object)});
+    const auto node = object.empty() ? Result<ConfigNode>(tl::unexpected(Problems{})) : read_json(Source{"device", std::string(object)});
     if (!node) break;
     ++table.ranks;
     for (const char* key : {"host", "hostname"})
-      if (const std::string host = text_in(*node, key); !host.empty() && std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+      if (const std::string host = text_in(*node, key); !host.empty() && std::ranges::find(hosts, host) == hosts.end())
+        hosts.push_back(host);
     for (const char* key : {"device_info", "name"})
-      if (const Node* name = node->find(key)) table.gpu = name->text;
+      if (const ConfigNode* name = node->find(key)) table.gpu = name->text;
     at += object.size() - 1;
   }
   table.nodes = static_cast<std::int64_t>(hosts.size());

@@ -13,10 +13,16 @@ namespace {
 
 // Longer names first: "reduce" is a part of two others.
 using Test = std::pair<std::string_view, std::optional<Collective>>;
-constexpr std::array<Test, 10> tests{
-    {{"allreduce", Collective::all_reduce}, {"allgather", Collective::all_gather}, {"reducescatter", Collective::reduce_scatter},
-     {"alltoall", Collective::all_to_all}, {"sendrecv", std::nullopt}, {"hypercube", std::nullopt}, {"broadcast", Collective::broadcast},
-     {"scatter", std::nullopt}, {"gather", std::nullopt}, {"reduce", Collective::reduce}}};
+constexpr std::array<Test, 10> tests{{{"allreduce", Collective::all_reduce},
+                                      {"allgather", Collective::all_gather},
+                                      {"reducescatter", Collective::reduce_scatter},
+                                      {"alltoall", Collective::all_to_all},
+                                      {"sendrecv", std::nullopt},
+                                      {"hypercube", std::nullopt},
+                                      {"broadcast", Collective::broadcast},
+                                      {"scatter", std::nullopt},
+                                      {"gather", std::nullopt},
+                                      {"reduce", Collective::reduce}}};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -70,9 +76,9 @@ std::vector<std::string_view> values_after(const std::vector<std::string_view>& 
 
 std::int64_t size_of_type(std::string_view type) {
   static constexpr std::array<std::pair<std::string_view, std::int64_t>, 20> types{
-      {{"float", 4}, {"half", 2}, {"bfloat16", 2}, {"double", 8}, {"int8", 1}, {"uint8", 1}, {"int32", 4}, {"uint32", 4}, {"int64", 8},
-       {"uint64", 8}, {"char", 1}, {"int", 4}, {"fp8_e4m3", 1}, {"fp8_e5m2", 1}, {"f8e4m3", 1}, {"f8e5m2", 1}, {"float16", 2},
-       {"float32", 4}, {"float64", 8}, {"fp16", 2}}};
+      {{"float", 4},  {"half", 2},   {"bfloat16", 2}, {"double", 8},  {"int8", 1},    {"uint8", 1},    {"int32", 4},
+       {"uint32", 4}, {"int64", 8},  {"uint64", 8},   {"char", 1},    {"int", 4},     {"fp8_e4m3", 1}, {"fp8_e5m2", 1},
+       {"f8e4m3", 1}, {"f8e5m2", 1}, {"float16", 2},  {"float32", 4}, {"float64", 8}, {"fp16", 2}}};
   const auto found = std::ranges::find(types, type, &std::pair<std::string_view, std::int64_t>::first);
   return found == types.end() ? 0 : found->second;
 }
@@ -138,7 +144,8 @@ std::optional<Device> device_in(std::string_view line) {
   const auto rank = std::ranges::find(w, "Rank");
   const auto on = std::ranges::find(w, "on");
   const auto device = std::ranges::find(w, "device");
-  if (rank == w.end() || on == w.end() || device == w.end() || w.end() - device < 3 || w.end() - on < 2 || w.end() - rank < 2) return std::nullopt;
+  if (rank == w.end() || on == w.end() || device == w.end() || w.end() - device < 3 || w.end() - on < 2 || w.end() - rank < 2)
+    return std::nullopt;
   const auto number_of_rank = integer(rank[1]);
   const auto index = integer(device[1]);
   if (!number_of_rank || !index || *number_of_rank < 0 || *index < 0) return std::nullopt;
@@ -172,7 +179,8 @@ std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, int colu
   if (w.empty() || w[0].starts_with('#')) return NoRow{};
   const auto type = std::ranges::find_if(w, [](std::string_view word) { return size_of_type(word) > 0; });
   if (type == w.end()) {
-    const bool values_only = w.size() >= 3 && std::ranges::all_of(w, [](std::string_view word) { return number(word) || is_missing(word); });
+    const bool values_only =
+        w.size() >= 3 && std::ranges::all_of(w, [](std::string_view word) { return number(word) || is_missing(word); });
     if (values_only) return CutRow{"no size and type in front of the values"};
     return NoRow{};
   }

@@ -46,7 +46,9 @@ struct Device {
 [[nodiscard]] int columns_in_header(std::string_view line);
 
 struct NoRow {};
-struct CutRow { std::string why; };
+struct CutRow {
+  std::string why;
+};
 /// `columns`: of one side, 0 if no header was seen.
 [[nodiscard]] std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, int columns);
 

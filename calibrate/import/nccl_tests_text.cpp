@@ -60,7 +60,8 @@ class Reader {
     const bool starts_test = line.find("_perf") != std::string::npos && line.find("concluded") == std::string::npos;
     const auto device = device_in(line);
     if ((starts_test || device || line.find("nThread") != std::string::npos || line.find("nccl-tests version") != std::string::npos ||
-         line.find("Using devices") != std::string::npos) && !table_.rows.empty())
+         line.find("Using devices") != std::string::npos) &&
+        !table_.rows.empty())
       close();
     if (starts_test) table_.test = test_named_in(line).name;
     if (device) devices_.push_back(*device);
@@ -131,7 +132,8 @@ class Reader {
     table_.gpu = devices_.back().name;
     table_.one_device = listed > 1 && gpus.size() == 1;
     if (groups.size() > 1) return;
-    table_.nodes = listed == last_rank + 1 || hosts.size() > 1 ? static_cast<std::int64_t>(hosts.size()) : ceil_div(last_rank + 1, per_node);
+    table_.nodes =
+        listed == last_rank + 1 || hosts.size() > 1 ? static_cast<std::int64_t>(hosts.size()) : ceil_div(last_rank + 1, per_node);
   }
 
   std::shared_ptr<const Source> source_;

@@ -53,8 +53,10 @@ class TopologyReader {
     std::istringstream in(source_->text);
     int line = 0;
     for (std::string text; std::getline(in, text);) read_line(words_of(text), ++line);
-    if (columns_.empty()) problems_.add({source_, 0, 0}, "no matrix of nvidia-smi topo -m found");
-    else if (topology_.gpus.empty()) problems_.add({source_, 0, 0}, "the matrix has no row of a GPU");
+    if (columns_.empty())
+      problems_.add({source_, 0, 0}, "no matrix of nvidia-smi topo -m found");
+    else if (topology_.gpus.empty())
+      problems_.add({source_, 0, 0}, "the matrix has no row of a GPU");
     else if (topology_.gpus.size() != static_cast<std::size_t>(std::ranges::count_if(columns_, is_gpu)))
       problems_.add({source_, 0, 0}, "rows of GPUs are missing");
     if (!problems_.empty()) return tl::unexpected(problems_);
@@ -72,8 +74,11 @@ class TopologyReader {
         if (is_nic(word)) topology_.nics.push_back(word);
       return;
     }
-    if (!is_gpu(words[0]) || words.size() < 2 || words[1] == "=" || words[1] == ":") return;  // NIC rows repeat the columns; legends explain
-    if (words.size() < columns_.size() + 1) return problems_.add({source_, line, 1}, fmt::format("the row has {} values where the header has {}", words.size() - 1, columns_.size()));
+    if (!is_gpu(words[0]) || words.size() < 2 || words[1] == "=" || words[1] == ":")
+      return;  // NIC rows repeat the columns; legends explain
+    if (words.size() < columns_.size() + 1)
+      return problems_.add({source_, line, 1},
+                           fmt::format("the row has {} values where the header has {}", words.size() - 1, columns_.size()));
     topology_.gpus.push_back(words[0]);
     topology_.between_gpus.emplace_back();
     topology_.gpu_to_nic.emplace_back();

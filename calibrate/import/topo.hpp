@@ -12,8 +12,8 @@ namespace shardsim {
 
 /// Connections by row and column, in nvidia-smi's words: X, NV4, PIX, PXB, PHB, NODE, SYS.
 struct NodeTopology {
-  std::vector<std::string> gpus;                      ///< "GPU0"
-  std::vector<std::string> nics;                      ///< "NIC0", "mlx5_0"
+  std::vector<std::string> gpus;  ///< "GPU0"
+  std::vector<std::string> nics;  ///< "NIC0", "mlx5_0"
   std::vector<std::vector<std::string>> between_gpus;
   std::vector<std::vector<std::string>> gpu_to_nic;
 
@@ -31,8 +31,8 @@ struct NodeTopology {
 /// hosts joined for SYS. `nvlink`: of one NVLink; `pcie`: of a device's slot.
 [[nodiscard]] std::vector<TopologyLinks> links_of(const NodeTopology& topology, ByteRate nvlink, ByteRate pcie);
 
-/// `base` with the node's GPUs, NICs and links. A ring's bandwidth is derived from the links (and said to be) unless the base has measured it
-/// on NVLink already.
+/// `base` with the node's GPUs, NICs and links. A ring's bandwidth is derived from the links (and said to be) unless the base has measured
+/// it on NVLink already.
 [[nodiscard]] Profile with_topology(Profile base, const NodeTopology& topology, const std::string& source);
 
 }  // namespace shardsim

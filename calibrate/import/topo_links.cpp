@@ -10,8 +10,8 @@
 namespace shardsim {
 namespace {
 
-constexpr ByteRate host_bridge{10e9};        // NCCL src/graph/topo.h: what it expects through a CPU, and between sockets
-constexpr int most_nvlinks = 18;             // of one GPU (Hopper, Blackwell): more to all peers together is a switch
+constexpr ByteRate host_bridge{10e9};  // NCCL src/graph/topo.h: what it expects through a CPU, and between sockets
+constexpr int most_nvlinks = 18;       // of one GPU (Hopper, Blackwell): more to all peers together is a switch
 
 bool below_one_switch(const std::string& word) { return word == "PIX" || word == "PXB"; }
 bool below_one_host(const std::string& word) { return below_one_switch(word) || word == "PHB" || word == "NODE"; }

@@ -10,8 +10,8 @@
 
 namespace shardsim {
 
-/// `base` with what the GPUs of this machine measure: launch cost, products, memory-bound kernels, fused AdamW, host link; with two or more,
-/// products beside a collective. Attention in pieces is noted, not used: flash attention's share of the peak stays the base's.
+/// `base` with what the GPUs of this machine measure: launch cost, products, memory-bound kernels, fused AdamW, host link; with two or
+/// more, products beside a collective. Attention in pieces is noted, not used: flash attention's share of the peak stays the base's.
 /// `journal`: where products are kept as they are measured (see SampleJournal; empty: nowhere), and found by the next run.
 /// EnvironmentError without a GPU or in a build without CUDA.
 [[nodiscard]] Profile calibrate_cuda(Profile base, const std::string& journal, const Progress& progress);

@@ -29,7 +29,8 @@ std::vector<std::array<int, 3>> shapes() {
   std::vector<std::array<int, 3>> all;
   for (const int tokens : {1024, 4096, 16384})
     for (const int hidden : {2048, 4096, 8192})
-      for (const auto& [n, k] : {std::pair{hidden, hidden}, {3 * hidden, hidden}, {4 * hidden, hidden}, {hidden, 4 * hidden}}) all.push_back({tokens, n, k});
+      for (const auto& [n, k] : {std::pair{hidden, hidden}, {3 * hidden, hidden}, {4 * hidden, hidden}, {hidden, 4 * hidden}})
+        all.push_back({tokens, n, k});
   for (const int m : {1, 16, 128, 1000, 3000})
     for (const int n : {256, 1000, 4096})
       for (const int k : {256, 4096}) all.push_back({m, n, k});
@@ -40,9 +41,7 @@ template <class Measure>
 auto measured(const char* command, const Measure& measure) {
   try {
     return measure();
-  } catch (const gpu::Failure& failure) {
-    throw EnvironmentError(fmt::format("calibrate {}: {}", command, failure.what()));
-  }
+  } catch (const gpu::Failure& failure) { throw EnvironmentError(fmt::format("calibrate {}: {}", command, failure.what())); }
 }
 
 /// Launches, memory-bound kernels and the host's link. The share of HBM that kernels reach is the median of the four kinds.
@@ -50,16 +49,16 @@ void measure_memory(Profile& base, const std::string& device) {
   Gpu& gpu = base.gpu;
   const gpu::LaunchCost launch = gpu::launch_cost();
   gpu.device_kernel_gap = Seconds{launch.device_gap};
-  base.origins["gpu.device_kernel_gap"] = fmt::format("measured: calibrate cuda on {}; the host issues a kernel in {:.2f} us without a framework", device,
-                                                      1e6 * launch.host_issue);
+  base.origins["gpu.device_kernel_gap"] = fmt::format(
+      "measured: calibrate cuda on {}; the host issues a kernel in {:.2f} us without a framework", device, 1e6 * launch.host_issue);
   constexpr std::size_t bytes = std::size_t{1} << 30;
   const double copy = gpu::copy_bytes_per_second(bytes);
   const gpu::KernelRates rates = gpu::kernel_rates(bytes);
   const double peak = gpu.memory_bandwidth.base();
   gpu.elementwise_efficiency = median({copy / peak, rates.add / peak, rates.norm / peak, rates.adamw / peak});
   base.origins["gpu.elementwise_efficiency"] =
-      fmt::format("measured: calibrate cuda on {}; TB/s read and written: copy {:.3f}, add {:.3f}, norm {:.3f}, fused AdamW {:.3f}", device, 1e-12 * copy,
-                  1e-12 * rates.add, 1e-12 * rates.norm, 1e-12 * rates.adamw);
+      fmt::format("measured: calibrate cuda on {}; TB/s read and written: copy {:.3f}, add {:.3f}, norm {:.3f}, fused AdamW {:.3f}", device,
+                  1e-12 * copy, 1e-12 * rates.add, 1e-12 * rates.norm, 1e-12 * rates.adamw);
   const gpu::HostLink link = gpu::host_link(std::size_t{256} << 20);
   gpu.host_link = ByteRate{std::min(link.up, link.down)};
   base.origins["gpu.host_link"] =
@@ -97,12 +96,14 @@ void time_here(const NcclRounds& plan, const NcclOptions& options, int devices, 
 
 /// Times every group between launched ranks. Rank 0 makes the groups' ids and keeps the journal; who is not in a group waits for the others
 /// at each sample.
-void time_together(const NcclRounds& plan, const NcclOptions& options, const Launch& launch, CollectiveSamples& samples, const Progress& progress) {
+void time_together(const NcclRounds& plan, const NcclOptions& options, const Launch& launch, CollectiveSamples& samples,
+                   const Progress& progress) {
   const std::unique_ptr<execute::Line> line = meet(launch);
   const std::vector<std::string> hosts = line->gather(host_name());
   const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", a process for each GPU, " + launch.launcher;
   const bool first = launch.rank == 0;
-  const std::string job = fmt::format("nccl {}, {} ranks on {} hosts, {}", gpu::nccl_version(), launch.ranks, nodes_of(hosts, launch.ranks), gpu::describe_device().name);
+  const std::string job = fmt::format("nccl {}, {} ranks on {} hosts, {}", gpu::nccl_version(), launch.ranks, nodes_of(hosts, launch.ranks),
+                                      gpu::describe_device().name);
   SampleJournal journal(first ? options.journal : std::string(), job);
   NcclRecord record;
   record.earlier = measurements_in(execute::unpack(line->gather(execute::pack(journal.earlier())).front()));
@@ -111,8 +112,9 @@ void time_together(const NcclRounds& plan, const NcclOptions& options, const Lau
     const std::string id = line->gather(first ? gpu::make_unique_id() : std::string()).front();
     std::unique_ptr<gpu::CollectiveTimer> timer;
     if (launch.rank < ranks) timer = gpu::time_rank(launch.local_rank % gpu::device_count(), id, launch.rank, ranks, plan.largest.value());
-    measure_rounds(plan, {timer.get(), ranks, nodes_of(hosts, ranks), line.get(), origin}, record, samples,
-                   first ? progress : [](double, const std::string&) {});
+    measure_rounds(
+        plan, {timer.get(), ranks, nodes_of(hosts, ranks), line.get(), origin}, record, samples,
+        first ? progress : [](double, const std::string&) {});
   }
 }
 
@@ -148,7 +150,8 @@ Profile calibrate_cuda(Profile base, const std::string& journal, const Progress&
     gpu.name = device.name;
     gpu.capacity = Bytes{device.memory};
     gpu.multiprocessors = device.multiprocessors;
-    if (gpu.peak.empty()) throw EnvironmentError("calibrate cuda: --base is missing: the peak of this GPU is taken from a profile, not measured");
+    if (gpu.peak.empty())
+      throw EnvironmentError("calibrate cuda: --base is missing: the peak of this GPU is taken from a profile, not measured");
     progress(0, "launches and copies");
     measure_memory(base, device.name);
     progress(0.05, "attention");
@@ -156,7 +159,8 @@ Profile calibrate_cuda(Profile base, const std::string& journal, const Progress&
     if (const int devices = gpu::device_count(); devices > 1) {
       progress(0.08, "products beside a collective");
       gpu.overlap_slowdown = std::max(0.0, gpu::overlap_slowdown(devices));
-      base.origins["gpu.overlap_slowdown"] = fmt::format("measured: calibrate cuda, products of 4096 beside all-reduces of {} GPUs", devices);
+      base.origins["gpu.overlap_slowdown"] =
+          fmt::format("measured: calibrate cuda, products of 4096 beside all-reduces of {} GPUs", devices);
     }
     const GemmPoints points = time_products(device.name, journal, progress);
     gpu.gemm = fit_gemm(gpu, points);
@@ -174,12 +178,16 @@ std::optional<Profile> calibrate_nccl(Profile base, const NcclOptions& options, 
   const bool together = launch && launch->ranks > 1;
   if (devices == 0) throw EnvironmentError("calibrate nccl: no CUDA GPU found on this machine");
   if (!together && devices < 2)
-    throw EnvironmentError("calibrate nccl: 1 GPU found on this machine, two are needed; on several machines start a rank for each GPU with torchrun, mpirun or srun");
+    throw EnvironmentError(
+        "calibrate nccl: 1 GPU found on this machine, two are needed; on several machines start a rank for each GPU with torchrun, mpirun "
+        "or srun");
   return measured("nccl", [&]() -> std::optional<Profile> {
     const NcclRounds plan;
     CollectiveSamples samples;
-    if (together) time_together(plan, options, *launch, samples, progress);
-    else time_here(plan, options, devices, samples, progress);
+    if (together)
+      time_together(plan, options, *launch, samples, progress);
+    else
+      time_here(plan, options, devices, samples, progress);
     if (together && launch->rank != 0) return std::nullopt;
     progress(1, "done");
     return with_fits(std::move(base), samples.fits());

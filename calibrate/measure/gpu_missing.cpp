@@ -10,9 +10,11 @@ namespace shardsim {
 namespace {
 
 [[noreturn]] void refuse(const char* command) {
-  throw EnvironmentError(std::string("calibrate ") + command +
-                         ": no CUDA GPU can be used, because this build has no CUDA support; configure with -DSHARDSIM_GPU=ON (cmake --preset cuda) on "
-                         "a machine with the CUDA toolkit" + (std::string(command) == "nccl" ? " and NCCL" : ""));
+  throw EnvironmentError(
+      std::string("calibrate ") + command +
+      ": no CUDA GPU can be used, because this build has no CUDA support; configure with -DSHARDSIM_GPU=ON (cmake --preset cuda) on "
+      "a machine with the CUDA toolkit" +
+      (std::string(command) == "nccl" ? " and NCCL" : ""));
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ Profile calibrate_local(const LocalOptions& options, const Progress& progress) {
     return time_rings(backend->traffic(), rank, ranks, timing, line);
   });
   CollectiveSamples samples;
-  add_timings(lines[0], 1, "measured: calibrate local, TCP ring between processes" + std::string(options.network.peers.empty() ? " over the loop-back device" : ""),
+  add_timings(lines[0], 1,
+              "measured: calibrate local, TCP ring between processes" +
+                  std::string(options.network.peers.empty() ? " over the loop-back device" : ""),
               samples);
   profile.collectives = samples.fits();
   derive_ring(profile);

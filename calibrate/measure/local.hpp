@@ -9,14 +9,15 @@
 namespace shardsim {
 
 struct LocalOptions {
-  int ranks = 0;             ///< of the ring; 0: one for each core, at least 2 and at most 8
-  Seconds budget{20};        ///< for everything
-  RingTiming rings{};        ///< sizes and groups; the time is a share of the budget
+  int ranks = 0;       ///< of the ring; 0: one for each core, at least 2 and at most 8
+  Seconds budget{20};  ///< for everything
+  RingTiming rings{};  ///< sizes and groups; the time is a share of the budget
   execute::MeshOptions network{};
-  std::string journal{};     ///< file that keeps the samples of an interrupted run (sample_journal.hpp); empty: none
+  std::string journal{};  ///< file that keeps the samples of an interrupted run (sample_journal.hpp); empty: none
 };
 
-/// Memory bandwidth, fp32 products and collectives over TCP between processes (all-reduce, all-gather, reduce-scatter, broadcast). Call it before any thread exists.
+/// Memory bandwidth, fp32 products and collectives over TCP between processes (all-reduce, all-gather, reduce-scatter, broadcast). Call it
+/// before any thread exists.
 [[nodiscard]] Profile calibrate_local(const LocalOptions& options, const Progress& progress);
 
 }  // namespace shardsim

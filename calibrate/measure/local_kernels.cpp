@@ -42,8 +42,17 @@ ByteRate local_memory_bandwidth(Seconds budget) {
 }
 
 GemmPoints local_products(Seconds budget, const GemmPoints& known, const std::function<void(const GemmModel::Point&)>& measured) {
-  static constexpr std::array<std::array<int, 3>, 12> shapes{{{1, 64, 64}, {16, 64, 64}, {64, 64, 64}, {1, 512, 512}, {128, 128, 128}, {32, 256, 1024},
-                                                              {256, 256, 256}, {1, 2048, 2048}, {64, 1024, 256}, {384, 384, 384}, {512, 512, 512},
+  static constexpr std::array<std::array<int, 3>, 12> shapes{{{1, 64, 64},
+                                                              {16, 64, 64},
+                                                              {64, 64, 64},
+                                                              {1, 512, 512},
+                                                              {128, 128, 128},
+                                                              {32, 256, 1024},
+                                                              {256, 256, 256},
+                                                              {1, 2048, 2048},
+                                                              {64, 1024, 256},
+                                                              {384, 384, 384},
+                                                              {512, 512, 512},
                                                               {128, 768, 1024}}};
   GemmPoints points;
   for (const auto& [m, n, k] : shapes) {

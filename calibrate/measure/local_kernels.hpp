@@ -13,7 +13,7 @@ namespace shardsim {
 
 /// fp32 products, smallest first, on random numbers (zeros run faster than data); the best time of each shape, within `budget`.
 /// Shapes that are `known` are taken from there; `measured` hears of the others.
-[[nodiscard]] GemmPoints local_products(Seconds budget, const GemmPoints& known = {},
-                                        const std::function<void(const GemmModel::Point&)>& measured = [](const auto&) {});
+[[nodiscard]] GemmPoints local_products(
+    Seconds budget, const GemmPoints& known = {}, const std::function<void(const GemmModel::Point&)>& measured = [](const auto&) {});
 
 }  // namespace shardsim

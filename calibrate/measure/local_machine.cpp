@@ -46,9 +46,8 @@ GemmPoints products(Seconds budget, SampleJournal& journal) {
     double seconds = 0;
     if (in >> m >> n >> k >> seconds) known.push_back({m, n, k, Seconds{seconds}});
   }
-  return local_products(budget, known, [&](const GemmModel::Point& p) {
-    journal.add(fmt::format("product {} {} {} {}", p.m, p.n, p.k, p.time.base()));
-  });
+  return local_products(budget, known,
+                        [&](const GemmModel::Point& p) { journal.add(fmt::format("product {} {} {} {}", p.m, p.n, p.k, p.time.base())); });
 }
 
 }  // namespace

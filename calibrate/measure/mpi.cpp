@@ -34,7 +34,8 @@ int most_on_a_host(const std::vector<std::string>& hosts) {
 Profile calibrate_mpi(execute::Platform& platform, const MpiOptions& options, const Progress& progress) {
   if (!platform.launched()) throw std::logic_error("calibrate mpi needs ranks that a launcher has started");
   const int ranks = *platform.launched();
-  if (ranks < 2) throw EnvironmentError("calibrate mpi: one rank has nobody to talk to; start at least two: mpirun -n 2 shardsim calibrate mpi ...");
+  if (ranks < 2)
+    throw EnvironmentError("calibrate mpi: one rank has nobody to talk to; start at least two: mpirun -n 2 shardsim calibrate mpi ...");
   RingTiming timing = options.rings;
   timing.budget = options.budget * 0.5;
   Profile profile;
@@ -55,7 +56,10 @@ Profile calibrate_mpi(execute::Platform& platform, const MpiOptions& options, co
   });
   const int nodes = static_cast<int>(std::set<std::string>(hosts.begin(), hosts.end()).size());
   CollectiveSamples samples;
-  add_timings(lines[0], nodes, fmt::format("measured: calibrate mpi, OpenMPI's rings between {} ranks on {} {}", ranks, nodes, nodes == 1 ? "host" : "hosts"), samples);
+  add_timings(
+      lines[0], nodes,
+      fmt::format("measured: calibrate mpi, OpenMPI's rings between {} ranks on {} {}", ranks, nodes, nodes == 1 ? "host" : "hosts"),
+      samples);
   profile.collectives = samples.fits();
   derive_ring(profile);
   profile.network.nic_bandwidth = profile.node.ring_bandwidth;

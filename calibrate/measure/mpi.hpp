@@ -12,7 +12,7 @@ namespace shardsim {
 struct MpiOptions {
   Seconds budget{20};
   RingTiming rings{};
-  std::string journal{};   ///< file that keeps the samples of an interrupted run, written by rank 0; empty: none
+  std::string journal{};  ///< file that keeps the samples of an interrupted run, written by rank 0; empty: none
 };
 
 /// All ranks of `platform` call it together. The profile is whole on the rank that reports.

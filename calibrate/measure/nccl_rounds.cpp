@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::array round_kinds{Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast};
 
-int index_of(Collective kind) { return static_cast<int>(std::find(all_collectives.begin(), all_collectives.end(), kind) - all_collectives.begin()); }
+int index_of(Collective kind) {
+  return static_cast<int>(std::find(all_collectives.begin(), all_collectives.end(), kind) - all_collectives.begin());
+}
 
 /// Of all ranks; those outside the group say nothing.
 double slowest(execute::Line* line, double seconds) {
@@ -71,7 +73,8 @@ std::map<std::string, double> measurements_in(const std::vector<std::string>& li
   return found;
 }
 
-void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclRecord& record, CollectiveSamples& samples, const Progress& progress) {
+void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclRecord& record, CollectiveSamples& samples,
+                    const Progress& progress) {
   const std::vector<Bytes> sizes = plan.sizes();
   const auto measure = [&](Collective kind, Bytes size) {
     return slowest(run.line, run.timer == nullptr ? 0 : run.timer->seconds(index_of(kind), size.value(), calls_in_a_row(size)));

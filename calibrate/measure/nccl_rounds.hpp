@@ -20,7 +20,7 @@ namespace shardsim {
 struct NcclRounds {
   Bytes smallest = kibibytes(1), largest = mebibytes(1024);
   int rounds = 5;
-  [[nodiscard]] std::vector<Bytes> sizes() const;   ///< powers of two
+  [[nodiscard]] std::vector<Bytes> sizes() const;  ///< powers of two
 };
 
 /// Calls in a row that one measurement averages: many of what is short.
@@ -45,14 +45,15 @@ struct NcclRecord {
 
 /// A group that is timed: the first `ranks` ranks.
 struct NcclGroupRun {
-  gpu::CollectiveTimer* timer = nullptr;   ///< null in ranks outside the group
+  gpu::CollectiveTimer* timer = nullptr;  ///< null in ranks outside the group
   int ranks = 2;
   std::int64_t nodes = 1;
-  execute::Line* line = nullptr;           ///< between all ranks: a sample is then the time of the slowest; null: one process
+  execute::Line* line = nullptr;  ///< between all ranks: a sample is then the time of the slowest; null: one process
   std::string origin;
 };
 
 /// Adds a sample for each round, size and collective. All ranks hold the same record.
-void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclRecord& record, CollectiveSamples& samples, const Progress& progress);
+void measure_rounds(const NcclRounds& plan, const NcclGroupRun& run, const NcclRecord& record, CollectiveSamples& samples,
+                    const Progress& progress);
 
 }  // namespace shardsim

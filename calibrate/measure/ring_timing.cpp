@@ -95,7 +95,8 @@ void add_timings(const std::string& lines, int hosts, const std::string& origin,
   std::int64_t size = 0;
   double seconds = 0;
   while (in >> kind >> ranks >> size >> seconds) {
-    const CollectiveSamples::Group group{.collective = static_cast<Collective>(kind), .ranks = ranks, .nodes = hosts, .algorithm = "ring", .protocol = ""};
+    const CollectiveSamples::Group group{
+        .collective = static_cast<Collective>(kind), .ranks = ranks, .nodes = hosts, .algorithm = "ring", .protocol = ""};
     samples.add(group, Bytes{size}, Seconds{seconds});
     samples.note_origin(group, origin);
   }

@@ -27,7 +27,8 @@ inline constexpr double progress_share = 0.6;
 
 /// What a rank does: every collective at every size, again and again. Sizes are interleaved, so that a busy moment of the machine hits
 /// all of them. Returns one line "KIND RANKS SIZE SECONDS" for each measurement, the slowest rank's time, on rank 0 (nothing on others).
-[[nodiscard]] std::string time_rings(execute::Collectives& collectives, int rank, int ranks, const RingTiming& options, execute::Line& line);
+[[nodiscard]] std::string time_rings(execute::Collectives& collectives, int rank, int ranks, const RingTiming& options,
+                                     execute::Line& line);
 
 /// Adds those lines. `hosts`: over how many the ranks are spread.
 void add_timings(const std::string& lines, int hosts, const std::string& origin, CollectiveSamples& samples);

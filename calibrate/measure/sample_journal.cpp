@@ -45,7 +45,8 @@ SampleJournal::SampleJournal(const std::string& path, const std::string& job) : 
   if (file_ < 0) throw EnvironmentError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
   add(title(job));
   for (const std::string& line : earlier_) add(line);
-  if (std::rename(fresh.c_str(), path_.c_str()) != 0) throw EnvironmentError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+  if (std::rename(fresh.c_str(), path_.c_str()) != 0)
+    throw EnvironmentError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
 }
 
 SampleJournal::~SampleJournal() {

@@ -12,12 +12,13 @@ namespace {
 /// How each launcher names what it tells.
 struct Names {
   const char *launcher, *rank, *ranks, *local_rank;
-  const char* marker;   ///< set only where ranks were started: in a batch script Slurm sets most variables too
+  const char* marker;  ///< set only where ranks were started: in a batch script Slurm sets most variables too
 };
-constexpr Names launchers[]{{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"},
-                            {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
-                            {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_SIZE"},
-                            {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"}};
+constexpr Names launchers[]{
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"}};
 
 std::optional<int> number_of(const Environment& environment, std::string_view name) {
   const auto text = environment(name);
@@ -58,7 +59,8 @@ void find_meeting_place(Launch& launch, const Environment& environment) {
   }
   const auto local = number_of(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
   if (local && *local < launch.ranks)
-    throw EnvironmentError("mpirun started ranks on several hosts: pass rank 0's address to all of them, as in `mpirun -x MASTER_ADDR=10.0.0.1 ...`");
+    throw EnvironmentError(
+        "mpirun started ranks on several hosts: pass rank 0's address to all of them, as in `mpirun -x MASTER_ADDR=10.0.0.1 ...`");
   launch.address = "127.0.0.1";
 }
 

@@ -15,11 +15,11 @@ namespace shardsim {
 
 /// What the launcher has told this process.
 struct Launch {
-  std::string launcher;      ///< "torchrun", "mpirun", "srun"
+  std::string launcher;  ///< "torchrun", "mpirun", "srun"
   int rank = 0, ranks = 1;
-  int local_rank = 0;        ///< among the ranks of this host
-  std::string address;       ///< of rank 0: a name or an IPv4 address
-  int port = 0;              ///< where rank 0 listens
+  int local_rank = 0;   ///< among the ranks of this host
+  std::string address;  ///< of rank 0: a name or an IPv4 address
+  int port = 0;         ///< where rank 0 listens
 };
 
 /// A variable of the environment; nothing if it is not set.

@@ -88,7 +88,8 @@ Descriptor listen_at(int port) {
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   if (!fd.valid() || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(fd.get(), SOMAXCONN) != 0)
-    throw EnvironmentError("rank 0 cannot listen on port " + std::to_string(port) + ": " + std::strerror(errno) + "; set MASTER_PORT to another");
+    throw EnvironmentError("rank 0 cannot listen on port " + std::to_string(port) + ": " + std::strerror(errno) +
+                           "; set MASTER_PORT to another");
   return fd;
 }
 
@@ -110,8 +111,10 @@ class TcpLine final : public execute::Line {
  public:
   TcpLine(const Launch& launch, std::chrono::milliseconds timeout) : launch_(launch), timeout_(timeout), deadline_(Clock::now() + timeout) {
     if (launch.ranks == 1) return;
-    if (launch.rank == 0) accept_all();
-    else connect();
+    if (launch.rank == 0)
+      accept_all();
+    else
+      connect();
   }
 
   std::vector<std::string> gather(const std::string& text) override {
@@ -142,7 +145,9 @@ class TcpLine final : public execute::Line {
     if (!receive_all(fd.get(), &greeting, sizeof greeting) || greeting.word != Greeting().word) return false;
     if (greeting.ranks != launch_.ranks || greeting.rank < 1 || greeting.rank >= launch_.ranks) return false;
     Descriptor& place = others_[static_cast<std::size_t>(greeting.rank)];
-    if (place.valid()) throw EnvironmentError("rank " + std::to_string(greeting.rank) + " came twice: another job uses port " + std::to_string(launch_.port));
+    if (place.valid())
+      throw EnvironmentError("rank " + std::to_string(greeting.rank) + " came twice: another job uses port " +
+                             std::to_string(launch_.port));
     place = std::move(fd);
     return true;
   }
@@ -151,8 +156,8 @@ class TcpLine final : public execute::Line {
     std::string missing;
     for (std::size_t r = 1; r < others_.size(); ++r)
       if (!others_[r].valid()) missing += (missing.empty() ? " " : ", ") + std::to_string(r);
-    throw EnvironmentError("of " + std::to_string(launch_.ranks) + " ranks these did not come to port " + std::to_string(launch_.port) + " of rank 0 in " +
-                           std::to_string(timeout_.count() / 1000) + " s:" + missing);
+    throw EnvironmentError("of " + std::to_string(launch_.ranks) + " ranks these did not come to port " + std::to_string(launch_.port) +
+                           " of rank 0 in " + std::to_string(timeout_.count() / 1000) + " s:" + missing);
   }
 
   void connect() {
@@ -160,7 +165,8 @@ class TcpLine final : public execute::Line {
       root_ = try_to_connect(launch_);
       if (root_.valid()) break;
       if (Clock::now() >= deadline_)
-        throw EnvironmentError("rank " + std::to_string(launch_.rank) + " cannot reach rank 0 at " + launch_.address + ":" + std::to_string(launch_.port));
+        throw EnvironmentError("rank " + std::to_string(launch_.rank) + " cannot reach rank 0 at " + launch_.address + ":" +
+                               std::to_string(launch_.port));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     limit(root_.get(), timeout_);
@@ -199,6 +205,8 @@ class TcpLine final : public execute::Line {
 
 }  // namespace
 
-std::unique_ptr<execute::Line> meet(const Launch& launch, std::chrono::milliseconds timeout) { return std::make_unique<TcpLine>(launch, timeout); }
+std::unique_ptr<execute::Line> meet(const Launch& launch, std::chrono::milliseconds timeout) {
+  return std::make_unique<TcpLine>(launch, timeout);
+}
 
 }  // namespace shardsim

@@ -90,7 +90,10 @@ Descriptor connect_to(const std::string& host, int port, int peer, Clock::time_p
     int error = 0;
     socklen_t size = sizeof error;
     if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) fail(whom);
-    if (error != 0) { errno = error; fail(whom); }
+    if (error != 0) {
+      errno = error;
+      fail(whom);
+    }
   }
   return fd;
 }
@@ -152,7 +155,8 @@ Mesh::Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions&
   const auto table = rendezvous(ports);
   for (int peer = 0; peer < rank; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
-    peers_[p].socket = connect_to(options.peers.empty() ? options.address : options.peers[p], table[p][static_cast<std::size_t>(rank)], peer, deadline);
+    peers_[p].socket =
+        connect_to(options.peers.empty() ? options.address : options.peers[p], table[p][static_cast<std::size_t>(rank)], peer, deadline);
   }
   for (int peer = rank + 1; peer < ranks; ++peer)
     peers_[static_cast<std::size_t>(peer)].socket = accept_from(listeners[static_cast<std::size_t>(peer)].get(), peer, deadline);

@@ -38,10 +38,10 @@ using Rendezvous = std::function<std::vector<std::vector<int>>(const std::vector
 
 struct MeshOptions {
   std::string address = "127.0.0.1";
-  std::vector<std::string> peers{};                   ///< address of each rank; empty: all on `address`
-  std::vector<std::string> namespaces{};              ///< file of the network namespace that each rank's process enters; empty: none
+  std::vector<std::string> peers{};       ///< address of each rank; empty: all on `address`
+  std::vector<std::string> namespaces{};  ///< file of the network namespace that each rank's process enters; empty: none
   std::chrono::milliseconds connect_timeout{10'000};
-  std::chrono::milliseconds idle_timeout{30'000};     ///< no byte in either direction for so long: the peer is given up
+  std::chrono::milliseconds idle_timeout{30'000};  ///< no byte in either direction for so long: the peer is given up
   std::optional<WireFault> fault{};
 };
 

@@ -92,9 +92,7 @@ class ParentLine final : public Line {
   Message last{Kind::result, {}};
   try {
     last.text = body(rank, line);
-  } catch (const EnvironmentError& e) {
-    last = {Kind::environment, e.what()};
-  } catch (const std::exception& e) {
+  } catch (const EnvironmentError& e) { last = {Kind::environment, e.what()}; } catch (const std::exception& e) {
     last = {Kind::bug, e.what()};
   }
   write_message(fd, last);
@@ -131,13 +129,14 @@ class Parent {
     std::optional<std::string> gathering;  // what it gave to the gather under way
     std::optional<Message> result;         // its last words
     int status = 0;
-    bool stopped = false;                  // by the parent, after the grace
+    bool stopped = false;  // by the parent, after the grace
     [[nodiscard]] bool open() const { return socket.valid(); }
   };
 
   void start(int rank, const RankBody& body) {
     int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) throw EnvironmentError(std::string("cannot start a rank: ") + std::strerror(errno));
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+      throw EnvironmentError(std::string("cannot start a rank: ") + std::strerror(errno));
     Descriptor ours(pair[0]), theirs(pair[1]);
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
@@ -206,11 +205,14 @@ class Parent {
       throw std::logic_error(name(*bug) + ": " + bug->result->text);
     const auto died = [](const Child& c) { return !c.result && !c.stopped; };
     if (const auto dead = std::find_if(children_.begin(), children_.end(), died); dead != children_.end())
-      throw EnvironmentError(name(*dead) + (WIFSIGNALED(dead->status) ? " was killed by signal " + std::to_string(WTERMSIG(dead->status))
-                                                                      : " ended without a word") + "; the others were ended");
+      throw EnvironmentError(
+          name(*dead) +
+          (WIFSIGNALED(dead->status) ? " was killed by signal " + std::to_string(WTERMSIG(dead->status)) : " ended without a word") +
+          "; the others were ended");
     if (first_failure_ && children_[*first_failure_].result)
       throw EnvironmentError(name(children_[*first_failure_]) + ": " + children_[*first_failure_].result->text);
-    if (const auto stuck = std::find_if(children_.begin(), children_.end(), [](const Child& c) { return c.stopped; }); stuck != children_.end())
+    if (const auto stuck = std::find_if(children_.begin(), children_.end(), [](const Child& c) { return c.stopped; });
+        stuck != children_.end())
       throw EnvironmentError(name(*stuck) + " did not end and was stopped");
   }
   [[nodiscard]] std::string name(const Child& child) const { return "rank " + std::to_string(&child - children_.data()); }

@@ -25,46 +25,46 @@ std::int64_t ConfigReader::size_or(Keys keys, std::int64_t fallback, std::int64_
 bool ConfigReader::flag(Keys keys, bool fallback) { return map_.boolean(present(keys), fallback); }
 
 double ConfigReader::real(std::string_view key, double fallback) {
-  const Node* written = node_.find(key);
-  return written != nullptr && written->kind == Node::Kind::null ? 0 : map_.number(key, fallback, 0, 1e9);
+  const ConfigNode* written = node_.find(key);
+  return written != nullptr && written->kind == ConfigNode::Kind::null ? 0 : map_.number(key, fallback, 0, 1e9);
 }
 
 std::string ConfigReader::text(Keys keys, std::string fallback) { return map_.text(present(keys), std::move(fallback)); }
 
 std::vector<std::int64_t> ConfigReader::integers(std::string_view key) {
   std::vector<std::int64_t> values;
-  const Node* list = map_.find(key);
+  const ConfigNode* list = map_.find(key);
   if (list == nullptr) return values;
-  if (list->kind != Node::Kind::list) {
+  if (list->kind != ConfigNode::Kind::list) {
     problems_.add(list->where, "'" + std::string(key) + "' must be a list of integers");
     return values;
   }
-  for (const Node& item : list->items)
+  for (const ConfigNode& item : list->items)
     if (const auto value = as_integer(item, problems_, 0, 1 << 20)) values.push_back(*value);
   return values;
 }
 
 std::vector<std::string> ConfigReader::texts(std::string_view key) {
   std::vector<std::string> values;
-  const Node* list = map_.find(key);
+  const ConfigNode* list = map_.find(key);
   if (list == nullptr) return values;
-  if (list->kind != Node::Kind::list) {
+  if (list->kind != ConfigNode::Kind::list) {
     problems_.add(list->where, "'" + std::string(key) + "' must be a list of words");
     return values;
   }
-  for (const Node& item : list->items)
+  for (const ConfigNode& item : list->items)
     if (auto value = as_text(item, problems_)) values.push_back(std::move(*value));
   return values;
 }
 
 std::int64_t ConfigReader::entries(std::string_view key) {
-  const Node* node = map_.find(key);
+  const ConfigNode* node = map_.find(key);
   return node == nullptr ? 0 : static_cast<std::int64_t>(std::max(node->items.size(), node->entries.size()));
 }
 
-const Node* ConfigReader::section(std::string_view key) {
-  const Node* node = map_.find(key);
-  if (node != nullptr && node->kind != Node::Kind::map) {
+const ConfigNode* ConfigReader::section(std::string_view key) {
+  const ConfigNode* node = map_.find(key);
+  if (node != nullptr && node->kind != ConfigNode::Kind::map) {
     problems_.add(node->where, "'" + std::string(key) + "' must be a map");
     return nullptr;
   }
@@ -83,7 +83,7 @@ Activation ConfigReader::activation(Keys keys, std::string fallback, std::vector
 }
 
 void ConfigReader::problem(std::string_view key, std::string message) {
-  const Node* node = map_.find(key);
+  const ConfigNode* node = map_.find(key);
   problems_.add(node != nullptr ? node->where : node_.where, std::move(message));
 }
 

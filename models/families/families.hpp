@@ -20,7 +20,7 @@ namespace shardsim {
 class ConfigReader {
  public:
   using Keys = std::initializer_list<std::string_view>;
-  ConfigReader(const Node& node, Problems& problems) : map_(node, problems, "config.json"), node_(node), problems_(problems) {}
+  ConfigReader(const ConfigNode& node, Problems& problems) : map_(node, problems, "config.json"), node_(node), problems_(problems) {}
 
   /// A positive size that must be there.
   std::int64_t size(Keys keys, std::int64_t max = 1 << 20);
@@ -36,7 +36,7 @@ class ConfigReader {
   /// Entries of a map or a list ("id2label"); 0 if absent.
   std::int64_t entries(std::string_view key);
   /// A map below the config; null if absent.
-  const Node* section(std::string_view key);
+  const ConfigNode* section(std::string_view key);
   Activation activation(Keys keys, std::string fallback, std::vector<std::string>& warnings);
   void problem(std::string_view key, std::string message);
 
@@ -45,7 +45,7 @@ class ConfigReader {
  private:
   std::string_view present(Keys keys);
   MapReader map_;
-  const Node& node_;
+  const ConfigNode& node_;
   Problems& problems_;
 };
 

@@ -224,7 +224,7 @@ Transformer mpt(ConfigReader& config) {
   n.attention = "attn", n.mlp = "ffn", n.out = "attn.out_proj", n.attention_norm = "norm_1", n.mlp_norm = "norm_2";
   name_mlp(t, "ffn.up_proj", "ffn.down_proj");
   bool alibi = true;
-  if (const Node* section = config.section("attn_config")) alibi = ConfigReader(*section, config.problems()).flag({"alibi"}, true);
+  if (const ConfigNode* section = config.section("attn_config")) alibi = ConfigReader(*section, config.problems()).flag({"alibi"}, true);
   if (!alibi && config.flag({"learned_pos_emb"}, false))
     learn_positions(t, "transformer.wpe", config.size_or({"max_seq_len"}, 2048, 1 << 24));
   tie(t, config.flag({"tie_word_embeddings"}, true));

@@ -101,7 +101,8 @@ Transformer deepseek(ConfigReader& config, bool correction_bias) {
   t.block.attention.heads = config.size({"num_attention_heads"}, 1 << 14);
   latent_attention(config, t.block.attention);
   set_sizes(t, hidden, config.size({"vocab_size"}, 1 << 24));
-  t.dense = {.width = config.size({"intermediate_size"}, max_moe_width), .activation = config.activation({"hidden_act"}, "silu", t.warnings)};
+  t.dense = {.width = config.size({"intermediate_size"}, max_moe_width),
+             .activation = config.activation({"hidden_act"}, "silu", t.warnings)};
   MoeSpec moe{.experts = config.size({"n_routed_experts"}, max_experts),
               .top_k = config.size({"num_experts_per_tok"}, max_experts),
               .width = config.size({"moe_intermediate_size"}, max_moe_width),

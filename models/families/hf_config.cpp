@@ -34,20 +34,20 @@ std::string supported() {
 }
 
 /// Text of a key without complaint; empty if it is not there.
-std::string word(const Node& map, std::string_view key) {
-  const Node* node = map.find(key);
-  return node != nullptr && node->kind == Node::Kind::scalar ? node->text : std::string();
+std::string word(const ConfigNode& map, std::string_view key) {
+  const ConfigNode* node = map.find(key);
+  return node != nullptr && node->kind == ConfigNode::Kind::scalar ? node->text : std::string();
 }
 
 struct TextModel {
-  const Node* config = nullptr;
+  const ConfigNode* config = nullptr;
   bool part = false;  ///< of a multimodal model
 };
 
-TextModel text_model(const Node& config) {
+TextModel text_model(const ConfigNode& config) {
   for (const std::string_view key : {"text_config", "llm_config", "language_config"}) {
-    const Node* part = config.find(key);
-    if (part != nullptr && part->kind == Node::Kind::map) return {part, true};
+    const ConfigNode* part = config.find(key);
+    if (part != nullptr && part->kind == ConfigNode::Kind::map) return {part, true};
   }
   return {&config, config.find("vision_config") != nullptr || config.find("audio_config") != nullptr};
 }
@@ -118,7 +118,7 @@ Architecture architecture_of(Transformer t, const std::string& family) {
   return a;
 }
 
-void check_size(const Transformer& t, const Node& config, Problems& problems) {
+void check_size(const Transformer& t, const ConfigNode& config, Problems& problems) {
   const auto* moe = std::get_if<MoeSpec>(&t.block.mlp);
   const std::int64_t experts = moe != nullptr ? moe->experts : 0;
   const double h = static_cast<double>(t.block.hidden), layers = static_cast<double>(t.layers);
@@ -133,10 +133,10 @@ void check_size(const Transformer& t, const Node& config, Problems& problems) {
     problems.add(config.where, "the model would have more than " + std::to_string(max_tensors) + " tensors");
 }
 
-std::string model_name(const Node& config, const std::string& family) {
+std::string model_name(const ConfigNode& config, const std::string& family) {
   std::string name = word(config, "_name_or_path");
   if (!name.empty()) return name;
-  const Node* source = &config;
+  const ConfigNode* source = &config;
   if (source->where.source == nullptr) return family;
   name = source->where.source->name;
   name.erase(0, name.find_last_of('/') + 1);  // npos + 1 is 0
@@ -152,14 +152,14 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-Result<std::shared_ptr<const Architecture>> read_hf_config(const Node& config) {
+Result<std::shared_ptr<const Architecture>> read_hf_config(const ConfigNode& config) {
   Problems problems;
-  if (config.kind != Node::Kind::map) {
+  if (config.kind != ConfigNode::Kind::map) {
     problems.add(config.where, "a config.json must hold a map of keys");
     return tl::unexpected(std::move(problems));
   }
   const TextModel text = text_model(config);
-  const Node* type_node = text.config->find("model_type");
+  const ConfigNode* type_node = text.config->find("model_type");
   const std::string type = word(*text.config, "model_type");
   if (type.empty()) {
     problems.add(type_node != nullptr ? type_node->where : text.config->where, "the config does not say its model_type", {supported()});

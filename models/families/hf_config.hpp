@@ -15,9 +15,9 @@ namespace shardsim {
 struct Architecture;
 
 /// `config` is the tree of a config.json. Unknown families are refused by name with the list of supported ones.
-[[nodiscard]] Result<std::shared_ptr<const Architecture>> read_hf_config(const Node& config);
+[[nodiscard]] Result<std::shared_ptr<const Architecture>> read_hf_config(const ConfigNode& config);
 /// An inline list of layers ("layers:" of a scenario).
-[[nodiscard]] Result<std::shared_ptr<const Architecture>> read_layers(const Node& layers);
+[[nodiscard]] Result<std::shared_ptr<const Architecture>> read_layers(const ConfigNode& layers);
 /// A preset by name ("llama-3-8b").
 [[nodiscard]] Result<std::shared_ptr<const Architecture>> preset(const std::string& name);
 [[nodiscard]] std::vector<std::string> preset_names();

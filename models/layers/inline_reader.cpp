@@ -23,14 +23,14 @@ struct Item {
   Where where;
 };
 
-std::vector<std::int64_t> read_shape(const Node& node, Problems& problems) {
+std::vector<std::int64_t> read_shape(const ConfigNode& node, Problems& problems) {
   std::vector<std::int64_t> shape;
-  if (node.kind != Node::Kind::list) {
+  if (node.kind != ConfigNode::Kind::list) {
     problems.add(node.where, "a shape is a list of sizes, such as [1024, 768]");
     return shape;
   }
   double elements = 1;
-  for (const Node& size : node.items) {
+  for (const ConfigNode& size : node.items) {
     shape.push_back(as_integer(size, problems, 1, max_dimension).value_or(1));
     elements *= static_cast<double>(shape.back());
   }
@@ -40,10 +40,10 @@ std::vector<std::int64_t> read_shape(const Node& node, Problems& problems) {
 
 /// One size for both directions, or [height, width].
 std::pair<std::int64_t, std::int64_t> read_pair(MapReader& map, std::string_view key) {
-  const Node* node = map.require(key);
+  const ConfigNode* node = map.require(key);
   if (node == nullptr) return {1, 1};
   constexpr std::int64_t max = 1 << 20;
-  if (node->kind != Node::Kind::list) {
+  if (node->kind != ConfigNode::Kind::list) {
     const std::int64_t both = as_integer(*node, map.problems(), 1, max).value_or(1);
     return {both, both};
   }
@@ -72,9 +72,9 @@ void read_convolution(MapReader& map, InlineModule& m) {
 
 void read_parameters(MapReader& map, InlineModule& m) {
   m.kind = InlineModule::Kind::shapes;
-  const Node* node = map.require("parameters");
+  const ConfigNode* node = map.require("parameters");
   if (node == nullptr) return;
-  if (node->kind != Node::Kind::map || node->entries.empty()) {
+  if (node->kind != ConfigNode::Kind::map || node->entries.empty()) {
     map.problems().add(node->where, "'parameters' is a map from names to shapes, such as {weight: [1024, 768], bias: [1024]}");
     return;
   }
@@ -108,24 +108,24 @@ InlineModule read_module(MapReader& map, std::string name, const std::string& ty
 }
 
 std::string read_name(MapReader& map) {
-  const Node* node = map.require("name");
+  const ConfigNode* node = map.require("name");
   return node == nullptr ? std::string() : map.text("name", "");
 }
 
 /// An item's own module has no name of its own: the item's name stands in front of its parameters. Members of a group have theirs.
-Item read_item(const Node& node, Problems& problems) {
+Item read_item(const ConfigNode& node, Problems& problems) {
   MapReader map(node, problems, "layer");
   Item item{read_name(map), 1, false, {}, node.where};
   item.repeat = map.integer("repeat", 1, 1, max_repeat);
   item.block = map.boolean("block", false);
-  const Node* members = map.find("layers");
+  const ConfigNode* members = map.find("layers");
   const std::string type = map.choice("type", types, "layer");
   if (members == nullptr) {
     item.modules.push_back(read_module(map, "", type));
-  } else if (members->kind != Node::Kind::list || members->items.empty()) {
+  } else if (members->kind != ConfigNode::Kind::list || members->items.empty()) {
     problems.add(members->where, "'layers' of a layer is a list of its parts");
   } else {
-    for (const Node& member : members->items) {
+    for (const ConfigNode& member : members->items) {
       MapReader part(member, problems, "part of a layer");
       std::string name = read_name(part);
       item.modules.push_back(read_module(part, std::move(name), part.choice("type", types, "layer")));
@@ -218,7 +218,7 @@ double elements(const InlineModule& m) {
   return sum;
 }
 
-void check_items(const std::vector<Item>& items, const Node& node, Problems& problems) {
+void check_items(const std::vector<Item>& items, const ConfigNode& node, Problems& problems) {
   double total = 0;
   std::int64_t tensors = 0;
   std::set<std::string> names;
@@ -235,14 +235,14 @@ void check_items(const std::vector<Item>& items, const Node& node, Problems& pro
 
 }  // namespace
 
-Result<std::shared_ptr<const Architecture>> read_layers(const Node& layers) {
+Result<std::shared_ptr<const Architecture>> read_layers(const ConfigNode& layers) {
   Problems problems;
-  if (layers.kind != Node::Kind::list || layers.items.empty()) {
+  if (layers.kind != ConfigNode::Kind::list || layers.items.empty()) {
     problems.add(layers.where, "'layers' is a list of layers, each with a name and a type or parameters");
     return tl::unexpected(std::move(problems));
   }
   std::vector<Item> items;
-  for (const Node& node : layers.items) items.push_back(read_item(node, problems));
+  for (const ConfigNode& node : layers.items) items.push_back(read_item(node, problems));
   check_items(items, layers, problems);
   if (!problems.empty()) return tl::unexpected(std::move(problems));
   Architecture architecture = chain(items);

@@ -81,8 +81,6 @@ bool LayerBuilder::weights_train() const {
   });
 }
 
-bool LayerBuilder::needs_gradient() const { return reads_gradient_; }
-
 void LayerBuilder::read(TensorIndex tensor) {
   const auto module_index = static_cast<std::int32_t>(type_.modules.size() - 1);
   at(tensor).last_consumer = std::max(at(tensor).last_consumer, module_index);

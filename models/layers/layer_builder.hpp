@@ -80,9 +80,8 @@ class LayerBuilder {
   void keep(TensorIndex tensor);
   TensorIndex make(std::string name, std::int64_t elements, DType dtype);
   [[nodiscard]] Module& module() { return type_.modules.back(); }
-  [[nodiscard]] bool trains() const;          ///< a parameter of the module trains
-  [[nodiscard]] bool weights_train() const;   ///< one that is no adapter
-  [[nodiscard]] bool needs_gradient() const;  ///< something the module has read so far needs a gradient
+  [[nodiscard]] bool trains() const;         ///< a parameter of the module trains
+  [[nodiscard]] bool weights_train() const;  ///< one that is no adapter
 
   // Cost of the module. Under compile the second figure counts.
   void forward(Kernels eager, Kernels compiled);

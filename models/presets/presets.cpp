@@ -297,7 +297,7 @@ constexpr Preset presets[] = {
 Result<std::shared_ptr<const Architecture>> read_preset(const Preset& preset) {
   const auto node = read_yaml({std::string("preset ") + preset.name, preset.text});
   if (!node) return tl::unexpected(node.error());
-  return node->kind == Node::Kind::list ? read_layers(*node) : read_hf_config(*node);
+  return node->kind == ConfigNode::Kind::list ? read_layers(*node) : read_hf_config(*node);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ HtmlSection verdicts(const Executions& runs) {
           "Bytes are those of the rank with the most; they, the peaks of memory and the losses decide whether a strategy agrees, time only "
           "with --time-tolerance. Ψ is the number of parameters: in its units stands the payload of a step, an all-reduce's twice. The "
           "textbook's bytes are what the papers count for a step.",
-          .tables = {std::move(grid)}};
+      .tables = {std::move(grid)}};
 }
 
 HtmlSection every_rank(const Executions& runs) {
@@ -99,7 +99,8 @@ HtmlSection every_rank(const Executions& runs) {
 HtmlSection sent_section(const Executions& runs) {
   HtmlChart chart = pairs(
       runs, {.label = "sent by all ranks in all steps", .unit = HtmlAxis::Unit::traffic},
-      "Bytes sent by all ranks, predicted and measured, by strategy.", [](const Execution& e) { return total_bytes(e.result.sent.predicted); },
+      "Bytes sent by all ranks, predicted and measured, by strategy.",
+      [](const Execution& e) { return total_bytes(e.result.sent.predicted); },
       [](const Execution& e) { return total_bytes(e.result.sent.measured); });
   return {.title = "Bytes sent",
           .text = "Counted by " + runs.front().result.counted_by + ".",
@@ -133,9 +134,10 @@ HtmlSection time_section(const ExecutionSummary& summary) {
                          e.time_tolerance ? fmt::format("within {:.3g}", *e.time_tolerance) : "no"});
   return {
       .title = "Step time",
-      .text = summary.calibrated ? "Operations one after another as they run here, predicted on a profile of this machine that was measured just before."
-                                 : "Predicted on the scenario's cluster, operations one after another as they run here; comparable only if that is a "
-                                   "profile of the machine that ran it (--calibrate, calibrate local, calibrate mpi).",
+      .text = summary.calibrated
+                  ? "Operations one after another as they run here, predicted on a profile of this machine that was measured just before."
+                  : "Predicted on the scenario's cluster, operations one after another as they run here; comparable only if that is a "
+                    "profile of the machine that ran it (--calibrate, calibrate local, calibrate mpi).",
       .chart = std::move(chart),
       .tables = {std::move(grid)}};
 }
@@ -184,7 +186,8 @@ HtmlPage execution_page(const ExecutionSummary& summary) {
                 .data = execution_json(summary)};
   if (runs.empty()) return page;
   page.tiles = {agreement("Bytes sent", runs, [](const Execution& e) { return e.result.sent.equal() && e.result.control.equal(); }),
-                agreement("Peak memory", runs, [](const Execution& e) {
+                agreement("Peak memory", runs,
+                          [](const Execution& e) {
                             return e.result.peak.equal() && std::ranges::all_of(e.result.pools, &execute::PoolCheck::within);
                           }),
                 agreement("Loss", runs, [](const Execution& e) { return e.result.loss.within(); }),

@@ -24,23 +24,34 @@ std::string embedded(const Json& json) {
 
 std::string_view unit_name(HtmlAxis::Unit unit) {
   switch (unit) {
-    case HtmlAxis::Unit::plain: return "";
-    case HtmlAxis::Unit::bytes: return "bytes";
-    case HtmlAxis::Unit::traffic: return "traffic";
-    case HtmlAxis::Unit::seconds: return "seconds";
-    case HtmlAxis::Unit::share: return "share";
-    case HtmlAxis::Unit::words: return "words";
+    case HtmlAxis::Unit::plain:
+      return "";
+    case HtmlAxis::Unit::bytes:
+      return "bytes";
+    case HtmlAxis::Unit::traffic:
+      return "traffic";
+    case HtmlAxis::Unit::seconds:
+      return "seconds";
+    case HtmlAxis::Unit::share:
+      return "share";
+    case HtmlAxis::Unit::words:
+      return "words";
   }
   return "";
 }
 
 std::string_view kind_name(HtmlChart::Kind kind) {
   switch (kind) {
-    case HtmlChart::Kind::area: return "area";
-    case HtmlChart::Kind::bar: return "bar";
-    case HtmlChart::Kind::timeline: return "timeline";
-    case HtmlChart::Kind::line: return "line";
-    case HtmlChart::Kind::scatter: return "scatter";
+    case HtmlChart::Kind::area:
+      return "area";
+    case HtmlChart::Kind::bar:
+      return "bar";
+    case HtmlChart::Kind::timeline:
+      return "timeline";
+    case HtmlChart::Kind::line:
+      return "line";
+    case HtmlChart::Kind::scatter:
+      return "scatter";
   }
   return "";
 }
@@ -72,13 +83,18 @@ std::string table_html(const TextGrid& grid) {
     std::string out;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool right = i < grid.right.size() && grid.right[i];
-      out += fmt::format("<{0}{1}>{2}</{0}>", element, right ? " class=\"right\"" : row[i].size() > long_cell ? " class=\"long\"" : "", markup(row[i]));
+      out += fmt::format("<{0}{1}>{2}</{0}>", element,
+                         right                       ? " class=\"right\""
+                         : row[i].size() > long_cell ? " class=\"long\""
+                                                     : "",
+                         markup(row[i]));
     }
     return "<tr>" + out + "</tr>\n";
   };
   // Words alone: a phone shows each row as a paragraph.
   const bool words = std::find(grid.right.begin(), grid.right.end(), true) == grid.right.end();
-  std::string out = fmt::format("<div class=\"scroll\"><table{}>\n<thead>", words ? " class=\"words\"" : "") + cells(grid.header, "th") + "</thead>\n<tbody>\n";
+  std::string out = fmt::format("<div class=\"scroll\"><table{}>\n<thead>", words ? " class=\"words\"" : "") + cells(grid.header, "th") +
+                    "</thead>\n<tbody>\n";
   for (const auto& row : grid.rows) out += cells(row, "td");
   return out + "</tbody></table></div>\n";
 }
@@ -93,8 +109,8 @@ std::string section_html(const HtmlSection& section, std::size_t& charts) {
   std::string out = fmt::format("<section>\n<h2>{}</h2>\n", markup(section.title));
   if (!section.text.empty()) out += fmt::format("<p class=\"soft\">{}</p>\n", markup(section.text));
   if (section.chart)
-    out += fmt::format("<div class=\"plot{}\"{}><canvas id=\"chart-{}\" role=\"img\" aria-label=\"{}\"></canvas></div>\n", section.chart->low ? " low" : "",
-                       height(*section.chart), charts++, markup(section.chart->description));
+    out += fmt::format("<div class=\"plot{}\"{}><canvas id=\"chart-{}\" role=\"img\" aria-label=\"{}\"></canvas></div>\n",
+                       section.chart->low ? " low" : "", height(*section.chart), charts++, markup(section.chart->description));
   std::string tables;
   for (const TextGrid& grid : section.tables) tables += table_html(grid);
   out += section.chart && !tables.empty() ? "<details open><summary>Figures</summary>\n" + tables + "</details>\n" : tables;
@@ -106,8 +122,8 @@ std::string head_html(const HtmlPage& page) {
   for (const std::string& line : page.lines) out += fmt::format("<p class=\"soft\">{}</p>\n", markup(line));
   out += "</header>\n<div class=\"tiles\">\n";
   for (const HtmlTile& tile : page.tiles)
-    out += fmt::format("<div class=\"tile {}\"><span>{}</span><b>{}</b><span>{}</span></div>\n", tile.mood, markup(tile.label), markup(tile.value),
-                       markup(tile.note));
+    out += fmt::format("<div class=\"tile {}\"><span>{}</span><b>{}</b><span>{}</span></div>\n", tile.mood, markup(tile.label),
+                       markup(tile.value), markup(tile.note));
   return out + "</div>\n";
 }
 
@@ -121,7 +137,8 @@ std::string warnings_html(const std::vector<std::string>& warnings) {
 }  // namespace
 
 std::string series_color(std::size_t i) {
-  static constexpr std::array<const char*, 9> colors{"#0072B2", "#E69F00", "#009E73", "#56B4E9", "#F0E442", "#CC79A7", "#D55E00", "#8B5A2B", "#999999"};
+  static constexpr std::array<const char*, 9> colors{"#0072B2", "#E69F00", "#009E73", "#56B4E9", "#F0E442",
+                                                     "#CC79A7", "#D55E00", "#8B5A2B", "#999999"};
   return colors[i % colors.size()];
 }
 
@@ -138,9 +155,11 @@ std::string html_page(const HtmlPage& page) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
       markup(page.title), report_style);
-  out += head_html(page) + "<main>\n" + sections + warnings_html(page.warnings) + "</main>\n<footer>Made by shardsim. Charts: Chart.js (MIT).</footer>\n";
-  out += fmt::format("<script type=\"application/json\" id=\"data\">{}</script>\n<script type=\"application/json\" id=\"charts\">{}</script>\n",
-                     embedded(page.data), embedded(Json(std::move(charts))));
+  out += head_html(page) + "<main>\n" + sections + warnings_html(page.warnings) +
+         "</main>\n<footer>Made by shardsim. Charts: Chart.js (MIT).</footer>\n";
+  out += fmt::format(
+      "<script type=\"application/json\" id=\"data\">{}</script>\n<script type=\"application/json\" id=\"charts\">{}</script>\n",
+      embedded(page.data), embedded(Json(std::move(charts))));
   out += fmt::format("<script>\n{}</script>\n<script>\n{}</script>\n</body>\n</html>\n", chart_library, report_script);
   return out;
 }

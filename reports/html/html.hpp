@@ -30,21 +30,22 @@ struct HtmlAxis {
 struct HtmlSeries {
   std::string label;
   std::string color;
-  Json data;            ///< numbers by label, or {"x": ..., "y": ...} points, each with a "name" if it has one; bars may span [from, to]
+  Json data;  ///< numbers by label, or {"x": ..., "y": ...} points, each with a "name" if it has one; bars may span [from, to]
   std::string stack{};
-  std::string style{};  ///< area: "dashed", "point"; bar: "mark" (a tick across each bar), "dashed" (ticks and a line); line, scatter: "dashed", "plain", "dots", "star"
+  std::string style{};  ///< area: "dashed", "point"; bar: "mark" (a tick across each bar), "dashed" (ticks and a line); line, scatter:
+                        ///< "dashed", "plain", "dots", "star"
 };
 
 struct HtmlChart {
   enum class Kind { area, bar, timeline, line, scatter } kind = Kind::bar;
-  std::string description{};           ///< what there is to see, in a sentence: the text alternative
+  std::string description{};  ///< what there is to see, in a sentence: the text alternative
   HtmlAxis x{}, y{};
-  std::vector<std::string> labels{};   ///< of the category axis
+  std::vector<std::string> labels{};  ///< of the category axis
   std::vector<HtmlSeries> series{};
   bool stacked = false;
-  bool lying = false;                  ///< bars from left to right; the chart grows with their number
-  bool low = false;                    ///< half as high as others
-  double end = 0;                      ///< of the time axis
+  bool lying = false;  ///< bars from left to right; the chart grows with their number
+  bool low = false;    ///< half as high as others
+  double end = 0;      ///< of the time axis
 };
 
 struct HtmlSection {
@@ -56,11 +57,11 @@ struct HtmlSection {
 
 struct HtmlPage {
   std::string title;
-  std::vector<std::string> lines{};     ///< under the title
+  std::vector<std::string> lines{};  ///< under the title
   std::vector<HtmlTile> tiles{};
   std::vector<HtmlSection> sections{};
   std::vector<std::string> warnings{};
-  Json data{};                          ///< the report's JSON, kept in the page for programs
+  Json data{};  ///< the report's JSON, kept in the page for programs
 };
 
 /// Distinct colours that stay apart for the colour-blind (Okabe and Ito), for the i-th series of a chart.

@@ -34,10 +34,7 @@ std::vector<HtmlTile> plan_tiles(const Plan& plan) {
   tiles.push_back(
       {.label = "Largest micro-batch, as written", .value = plan.largest_micro_batch ? grouped(*plan.largest_micro_batch) : "none fits"});
   if (plan.time)
-    tiles.push_back({.label = "Fastest",
-                     .value = duration(*plan.time),
-                     .note = gpus_text(plan.time->evaluated.gpus()),
-                     .mood = "good"});
+    tiles.push_back({.label = "Fastest", .value = duration(*plan.time), .note = gpus_text(plan.time->evaluated.gpus()), .mood = "good"});
   if (plan.cost)
     tiles.push_back(
         {.label = "Cheapest",
@@ -70,9 +67,10 @@ HtmlSection pareto_section(const Plan& plan) {
   for (const PlanEntry& entry : plan.pareto) {
     const SimulationResult& r = entry.evaluated.result;
     front.add(point(entry));
-    grid.rows.push_back({grouped(entry.evaluated.gpus()), entry.evaluated.candidate.text(), to_text(r.step.time),
-                         to_text(r.step.exposed_communication), to_text(r.memory.device_peak), entry.economics.hopeless() ? "-" : days_text(entry.economics.wall),
-                         entry.economics.hopeless() ? "-" : whole_text(entry.economics.gpu_hours), percentage(r.step.mfu), dollars(entry.economics)});
+    grid.rows.push_back(
+        {grouped(entry.evaluated.gpus()), entry.evaluated.candidate.text(), to_text(r.step.time), to_text(r.step.exposed_communication),
+         to_text(r.memory.device_peak), entry.economics.hopeless() ? "-" : days_text(entry.economics.wall),
+         entry.economics.hopeless() ? "-" : whole_text(entry.economics.gpu_hours), percentage(r.step.mfu), dollars(entry.economics)});
   }
   chart.series.push_back({.label = "no other is faster on as few GPUs", .color = blue, .data = std::move(front)});
   const auto mark = [&](const char* name, const std::optional<PlanEntry>& entry, const char* color) {
@@ -157,14 +155,13 @@ HtmlSection scaling_times(const Scaling& scaling) {
 }  // namespace
 
 HtmlPage plan_page(const Plan& plan) {
-  HtmlPage page{
-      .title = "Plan for " + plan.scenario,
-      .lines = {fmt::format("Global batch {}, {}. {} candidates simulated, {} left out by bounds, {} refused by their library.",
-                            grouped(plan.request.global_batch), tokens_text(plan.request.tokens), grouped(plan.evaluated), grouped(plan.pruned),
-                            grouped(plan.refused))},
-      .tiles = plan_tiles(plan),
-      .sections = {answers_section(plan)},
-      .data = plan_json(plan)};
+  HtmlPage page{.title = "Plan for " + plan.scenario,
+                .lines = {fmt::format("Global batch {}, {}. {} candidates simulated, {} left out by bounds, {} refused by their library.",
+                                      grouped(plan.request.global_batch), tokens_text(plan.request.tokens), grouped(plan.evaluated),
+                                      grouped(plan.pruned), grouped(plan.refused))},
+                .tiles = plan_tiles(plan),
+                .sections = {answers_section(plan)},
+                .data = plan_json(plan)};
   if (!plan.pareto.empty()) page.sections.push_back(pareto_section(plan));
   if (plan.scaling) {
     page.sections.push_back(scaling_section(*plan.scaling));

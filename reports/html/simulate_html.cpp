@@ -16,13 +16,19 @@ std::vector<HtmlTile> tiles(const SimulationResult& result) {
   const Memory& memory = result.memory;
   const StepTime& step = result.step;
   return {{.label = "Step", .value = to_text(step.time), .note = "bound by " + step.bound_by},
-          {.label = "Tokens/s per GPU", .value = grouped(static_cast<std::int64_t>(step.tokens_per_second_per_gpu)),
+          {.label = "Tokens/s per GPU",
+           .value = grouped(static_cast<std::int64_t>(step.tokens_per_second_per_gpu)),
            .note = grouped(static_cast<std::int64_t>(step.tokens_per_second)) + " on all"},
           {.label = "MFU", .value = percentage(step.mfu), .note = "HFU " + percentage(step.hfu)},
-          {.label = "Memory on the device", .value = to_text(memory.device_peak),
-           .note = fmt::format("{} {}", memory.fits ? "fits" : "does not fit", to_text(memory.capacity)), .mood = memory.fits ? "good" : "bad"},
-          {.label = "Sent by each rank", .value = to_text_decimal(result.traffic.total), .note = fmt::format("{:.2f} Ψ", result.traffic.psi_units)},
-          {.label = "Exposed communication", .value = to_text(step.exposed_communication),
+          {.label = "Memory on the device",
+           .value = to_text(memory.device_peak),
+           .note = fmt::format("{} {}", memory.fits ? "fits" : "does not fit", to_text(memory.capacity)),
+           .mood = memory.fits ? "good" : "bad"},
+          {.label = "Sent by each rank",
+           .value = to_text_decimal(result.traffic.total),
+           .note = fmt::format("{:.2f} Ψ", result.traffic.psi_units)},
+          {.label = "Exposed communication",
+           .value = to_text(step.exposed_communication),
            .note = fmt::format("of {} in all", to_text(step.communication))}};
 }
 
@@ -70,9 +76,10 @@ HtmlSection traffic_section(const Traffic& traffic) {
                  .rows = {}};
   for (const TrafficRow& row : traffic.by_group)
     if (!row.control)
-      calls.rows.push_back({row.group, display_name(row.collective), std::string(name_of(row.dtype)), grouped(row.payload.value()), grouped(row.calls),
-                            grouped(row.sent_per_rank.value()), row.algorithm, row.cost_model});
-  const std::string why = traffic.textbook_differs_because.empty() ? "" : "Differs from the textbook: " + traffic.textbook_differs_because + ".";
+      calls.rows.push_back({row.group, display_name(row.collective), std::string(name_of(row.dtype)), grouped(row.payload.value()),
+                            grouped(row.calls), grouped(row.sent_per_rank.value()), row.algorithm, row.cost_model});
+  const std::string why =
+      traffic.textbook_differs_because.empty() ? "" : "Differs from the textbook: " + traffic.textbook_differs_because + ".";
   return {.title = "Traffic", .text = why, .chart = std::move(chart), .tables = {std::move(grid), std::move(calls)}};
 }
 
@@ -81,7 +88,8 @@ HtmlSection traffic_section(const Traffic& traffic) {
 HtmlPage simulate_page(const SimulationResult& result) {
   const Schedule& schedule = *result.schedule;
   return {.title = result.scenario,
-          .lines = {fmt::format("{}, {} semantics, on {} GPUs. {}", schedule.strategy, schedule.semantics, grouped(result.world_size), schedule.library),
+          .lines = {fmt::format("{}, {} semantics, on {} GPUs. {}", schedule.strategy, schedule.semantics, grouped(result.world_size),
+                                schedule.library),
                     fmt::format("{}: {} parameters, {} trainable", result.model_name, grouped(result.parameters.value()),
                                 grouped(result.trainable_parameters.value()))},
           .tiles = tiles(result),

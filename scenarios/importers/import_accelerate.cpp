@@ -13,7 +13,7 @@ constexpr std::string_view launcher_only = "tells the launcher where to run; no 
 constexpr std::string_view not_step = "no effect on the traffic, memory or time of one step";
 
 /// torch's ShardingStrategy by name or by the number that accelerate also accepts.
-std::string sharding_strategy(const Node* node) {
+std::string sharding_strategy(const ConfigNode* node) {
   if (node == nullptr) return "FULL_SHARD";
   constexpr std::array<std::string_view, 5> by_number{"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"};
   if (const auto number = whole_number(node); number && *number >= 1 && *number <= 5)
@@ -26,12 +26,12 @@ std::string sharding_strategy(const Node* node) {
 
 class AccelerateReader {
  public:
-  AccelerateReader(const Node& tree, ScenarioDraft& draft, const ModelFacts& model, const ImportOptions& options)
+  AccelerateReader(const ConfigNode& tree, ScenarioDraft& draft, const ModelFacts& model, const ImportOptions& options)
       : tree_(tree), draft_(draft), model_(model), options_(options), root_(&tree, "", draft) {}
 
   Problems read() {
     shape();
-    const Node* type = root_.take("distributed_type");
+    const ConfigNode* type = root_.take("distributed_type");
     const std::string kind = type == nullptr ? "NO" : type->text;
     if (kind == "FSDP") {
       fsdp();
@@ -71,7 +71,7 @@ class AccelerateReader {
   }
 
   std::string mixed_precision() {
-    const Node* node = root_.take("mixed_precision");
+    const ConfigNode* node = root_.take("mixed_precision");
     const std::string word = node == nullptr ? "no" : lower(node->text);
     if (word == "fp8") {
       draft_.note("fp8 products are timed as bf16");
@@ -107,7 +107,7 @@ class AccelerateReader {
   }
 
   void wrapping(ForeignMap& block) {
-    const Node* policy = block.take("fsdp_auto_wrap_policy");
+    const ConfigNode* policy = block.take("fsdp_auto_wrap_policy");
     block.ignore("fsdp_transformer_layer_cls_to_wrap", "the model's repeated block is the unit");
     block.ignore("fsdp_min_num_params", "the model's repeated block is the unit");
     if (policy != nullptr && policy->text != "TRANSFORMER_BASED_WRAP")
@@ -124,14 +124,14 @@ class AccelerateReader {
       draft_.option("replicate", std::to_string(replicas), "one replica a node");
     for (const std::string_view key : {"backward_prefetch", "forward_prefetch", "use_orig_params", "limit_all_gathers"}) {
       const std::string written = "fsdp_" + std::string(key);
-      if (const Node* value = block.take(written)) draft_.option(key, *value, "fsdp_config." + written);
+      if (const ConfigNode* value = block.take(written)) draft_.option(key, *value, "fsdp_config." + written);
     }
     block.ignore("fsdp_reshard_after_forward", "an option of FSDP2");
   }
 
   void fsdp2(ForeignMap& block) {
     draft_.strategy("fsdp2");
-    if (const Node* reshard = block.take("fsdp_reshard_after_forward")) {
+    if (const ConfigNode* reshard = block.take("fsdp_reshard_after_forward")) {
       const std::string word = lower(reshard->text);
       draft_.option("reshard_after_forward", word == "false" || word == "shard_grad_op" || word == "no" ? "false" : "true", "");
     }
@@ -153,7 +153,7 @@ class AccelerateReader {
 
   void deepspeed() {
     ForeignMap block(root_.take("deepspeed_config"), "deepspeed_config", draft_);
-    if (const Node* file = block.take("deepspeed_config_file")) {
+    if (const ConfigNode* file = block.take("deepspeed_config_file")) {
       deepspeed_file(*file);
     } else {
       inline_deepspeed(block);
@@ -165,7 +165,7 @@ class AccelerateReader {
     block.finish();
   }
 
-  void deepspeed_file(const Node& file) {
+  void deepspeed_file(const ConfigNode& file) {
     namespace fs = std::filesystem;
     std::error_code error;
     fs::path path = file.text;
@@ -177,20 +177,20 @@ class AccelerateReader {
     }
     const auto tree = read_source(path.string()).and_then([](const Source& source) { return read_json(source); });
     if (!tree) return problems_.append(tree.error());
-    [[maybe_unused]] const Node* precision = root_.take("mixed_precision");  // DeepSpeed's own file decides
+    [[maybe_unused]] const ConfigNode* precision = root_.take("mixed_precision");  // DeepSpeed's own file decides
     problems_.append(draft_deepspeed(*tree, draft_, {model_, nodes_, gpus_per_node_}, options_));
   }
 
   /// The keys of accelerate's DeepSpeedPlugin become the DeepSpeed configuration that it would build.
   void inline_deepspeed(ForeignMap& block) {
-    Node config = map();
-    Node zero = map();
-    const auto copy = [&](std::string_view from, Node& target, std::string key) {
-      if (const Node* value = block.take(from)) target.entries.push_back({std::move(key), value->where, *value});
+    ConfigNode config = map();
+    ConfigNode zero = map();
+    const auto copy = [&](std::string_view from, ConfigNode& target, std::string key) {
+      if (const ConfigNode* value = block.take(from)) target.entries.push_back({std::move(key), value->where, *value});
     };
     copy("zero_stage", zero, "stage");
     for (const std::string name : {"offload_optimizer", "offload_param"}) {
-      Node device = map();
+      ConfigNode device = map();
       copy(name + "_device", device, "device");
       copy(name + "_nvme_path", device, "nvme_path");
       if (!device.entries.empty()) zero.entries.push_back({name, tree_.where, device});
@@ -203,18 +203,18 @@ class AccelerateReader {
     problems_.append(draft_deepspeed(config, draft_, {model_, nodes_, gpus_per_node_}, options_));
   }
 
-  [[nodiscard]] Node map() const {
-    Node node;
-    node.kind = Node::Kind::map;
+  [[nodiscard]] ConfigNode map() const {
+    ConfigNode node;
+    node.kind = ConfigNode::Kind::map;
     node.where = tree_.where;
     return node;
   }
 
-  [[nodiscard]] Node enabled() const {
-    Node value;
-    value.kind = Node::Kind::scalar;
+  [[nodiscard]] ConfigNode enabled() const {
+    ConfigNode value;
+    value.kind = ConfigNode::Kind::scalar;
     value.text = "true";
-    Node block = map();
+    ConfigNode block = map();
     block.entries.push_back({"enabled", tree_.where, value});
     return block;
   }
@@ -224,12 +224,12 @@ class AccelerateReader {
     const std::string prefix = "parallelism_config_";
     ForeignMap block(root_.take("parallelism_config"), "parallelism_config", draft_);
     const auto replicas = whole_number(block.take(prefix + "dp_replicate_size")).value_or(1);
-    [[maybe_unused]] const Node* shards = block.take(prefix + "dp_shard_size");  // what is left of the world
+    [[maybe_unused]] const ConfigNode* shards = block.take(prefix + "dp_shard_size");  // what is left of the world
     if (replicas > 1) draft_.option("replicate", std::to_string(replicas), "dp_replicate_size");
     block.finish("only data parallelism is modelled: the ranks of the other dimensions count as data-parallel ranks");
   }
 
-  const Node& tree_;
+  const ConfigNode& tree_;
   ScenarioDraft& draft_;
   const ModelFacts& model_;
   const ImportOptions& options_;

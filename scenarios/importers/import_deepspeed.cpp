@@ -40,7 +40,7 @@ std::optional<Batch> solve_batch(std::int64_t total, std::int64_t micro, std::in
 
 class DeepSpeedReader {
  public:
-  DeepSpeedReader(const Node& tree, ScenarioDraft& draft, const DeepSpeedContext& context, const ImportOptions& options)
+  DeepSpeedReader(const ConfigNode& tree, ScenarioDraft& draft, const DeepSpeedContext& context, const ImportOptions& options)
       : tree_(tree),
         draft_(draft),
         context_(context),
@@ -68,7 +68,7 @@ class DeepSpeedReader {
 
  private:
   /// A count of at least one; "auto" and an absent key give zero.
-  std::int64_t count(const Node* node, std::string_view key) {
+  std::int64_t count(const ConfigNode* node, std::string_view key) {
     if (node == nullptr || is_auto(node)) return 0;
     const auto value = whole_number(node);
     if (value && *value > 0) return *value;
@@ -77,7 +77,7 @@ class DeepSpeedReader {
   }
 
   void stage() {
-    const Node* node = zero_.take("stage");
+    const ConfigNode* node = zero_.take("stage");
     const auto stage = node == nullptr ? std::optional<std::int64_t>(0) : whole_number(node);
     if (!stage || *stage < 0 || *stage > 3) {
       problems_.add(node->where, "the ZeRO stage is 0, 1, 2 or 3");
@@ -96,9 +96,9 @@ class DeepSpeedReader {
   }
 
   void batch() {
-    const Node* total_node = root_.take("train_batch_size");
-    const Node* micro_node = root_.take("train_micro_batch_size_per_gpu");
-    const Node* accumulation_node = root_.take("gradient_accumulation_steps");
+    const ConfigNode* total_node = root_.take("train_batch_size");
+    const ConfigNode* micro_node = root_.take("train_micro_batch_size_per_gpu");
+    const ConfigNode* accumulation_node = root_.take("gradient_accumulation_steps");
     const std::int64_t total = count(total_node, "train_batch_size");
     std::int64_t micro = count(micro_node, "train_micro_batch_size_per_gpu");
     if (micro == 0 && is_auto(micro_node) && total == 0) micro = trainer_micro_batch;
@@ -115,7 +115,7 @@ class DeepSpeedReader {
     cluster(solved->world, total != 0);
   }
 
-  static std::string from(const Node* node, std::string_view automatic, std::int64_t total) {
+  static std::string from(const ConfigNode* node, std::string_view automatic, std::int64_t total) {
     if (node != nullptr && !is_auto(node)) return {};
     if (total != 0) return "from train_batch_size";
     return is_auto(node) ? std::string(automatic) : "not in the file";
@@ -140,21 +140,21 @@ class DeepSpeedReader {
     describe_cluster(draft_, options_, comment.empty() ? 0 : world / per_node, per_node, comment);
   }
 
-  [[nodiscard]] const Node* find_in_zero(std::string_view key) const {
-    const Node* zero = tree_.find("zero_optimization");
+  [[nodiscard]] const ConfigNode* find_in_zero(std::string_view key) const {
+    const ConfigNode* zero = tree_.find("zero_optimization");
     return zero == nullptr ? nullptr : zero->find(key);
   }
 
   /// "enabled" of a block such as fp16: true, false or auto.
   enum class Switch : std::uint8_t { absent, off, on, automatic };
   Switch enabled(std::string_view block) {
-    const Node* node = root_.take(block);
-    const Node* value = node == nullptr ? nullptr : node->find("enabled");
+    const ConfigNode* node = root_.take(block);
+    const ConfigNode* value = node == nullptr ? nullptr : node->find("enabled");
     if (value == nullptr) return Switch::absent;
     return is_auto(value) ? Switch::automatic : truthy(value) ? Switch::on : Switch::off;
   }
 
-  static std::string dtype(const Node* node) {
+  static std::string dtype(const ConfigNode* node) {
     const std::string word = node == nullptr ? "" : lower(node->text);
     if (word == "fp32" || word == "float32") return "fp32";
     if (word == "fp16" || word == "float16" || word == "half") return "fp16";
@@ -181,7 +181,7 @@ class DeepSpeedReader {
   void precision() {
     const bool amp = enabled("amp") == Switch::on;
     const std::string model = model_dtype();
-    const Node* types = root_.take("data_types");
+    const ConfigNode* types = root_.take("data_types");
     std::string gradients = dtype(types == nullptr ? nullptr : types->find("grad_accum_dtype"));
     const std::string reduce = dtype(root_.take("communication_data_type"));
     if (amp && model == "fp32")
@@ -197,9 +197,9 @@ class DeepSpeedReader {
   }
 
   void optimizer() {
-    const Node* block = root_.take("optimizer");
-    const Node* type = block == nullptr ? nullptr : block->find("type");
-    const Node* params = block == nullptr ? nullptr : block->find("params");
+    const ConfigNode* block = root_.take("optimizer");
+    const ConfigNode* type = block == nullptr ? nullptr : block->find("type");
+    const ConfigNode* params = block == nullptr ? nullptr : block->find("params");
     OptimizerName name{"adamw", type == nullptr ? "not in the file: the Trainer's default" : ""};
     if (type != nullptr) name = optimizer_name(type->text);
     if (name.name.empty()) {
@@ -217,13 +217,13 @@ class DeepSpeedReader {
   }
 
   double gradient_clipping() {
-    const Node* node = root_.take("gradient_clipping");
+    const ConfigNode* node = root_.take("gradient_clipping");
     return is_auto(node) ? trainer_clip : real_number(node).value_or(0);
   }
 
   void training() {
-    const Node* compile = root_.take("compile");
-    if (compile != nullptr && compile->kind == Node::Kind::map &&
+    const ConfigNode* compile = root_.take("compile");
+    if (compile != nullptr && compile->kind == ConfigNode::Kind::map &&
         (truthy(compile->find("deepcompile")) || !truthy(compile->find("disable"))))
       draft_.training("compile", "true");
     const std::string parameters = offload_target(zero_.take("offload_param"), truthy(zero_.take("cpu_offload_params")));
@@ -232,8 +232,8 @@ class DeepSpeedReader {
       draft_.training("offload", fmt::format("{{parameters: {}, optimizer: {}}}", parameters, states));
   }
 
-  static std::string offload_target(const Node* block, bool legacy) {
-    const Node* device = block == nullptr ? nullptr : block->find("device");
+  static std::string offload_target(const ConfigNode* block, bool legacy) {
+    const ConfigNode* device = block == nullptr ? nullptr : block->find("device");
     if (device != nullptr && (device->text == "cpu" || device->text == "nvme")) return device->text;
     return legacy ? "cpu" : "none";
   }
@@ -254,11 +254,11 @@ class DeepSpeedReader {
     if (!is_auto(find_in_zero(key))) return;
     const bool stage3_only = key.starts_with("stage3_");
     if (stage3_only && stage_ != 3) return zero_.ignore(key, "for ZeRO stage 3 only");
-    [[maybe_unused]] const Node* taken = zero_.take(key);
+    [[maybe_unused]] const ConfigNode* taken = zero_.take(key);
     draft_.option(key, std::to_string(value), std::move(comment));
   }
 
-  const Node& tree_;
+  const ConfigNode& tree_;
   ScenarioDraft& draft_;
   const DeepSpeedContext& context_;
   const ImportOptions& options_;
@@ -269,9 +269,9 @@ class DeepSpeedReader {
 
 }  // namespace
 
-Problems draft_deepspeed(const Node& root, ScenarioDraft& draft, const DeepSpeedContext& context, const ImportOptions& options) {
+Problems draft_deepspeed(const ConfigNode& root, ScenarioDraft& draft, const DeepSpeedContext& context, const ImportOptions& options) {
   Problems problems;
-  if (root.kind != Node::Kind::map) {
+  if (root.kind != ConfigNode::Kind::map) {
     problems.add(root.where, "a DeepSpeed configuration is a map");
     return problems;
   }

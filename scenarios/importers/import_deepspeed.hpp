@@ -14,7 +14,7 @@ struct DeepSpeedContext {
 
 /// Fills cluster, training and strategy of the draft (the model is there already) from the tree of a DeepSpeed configuration.
 /// Problems: values that cannot be what DeepSpeed accepts, a batch that no number of GPUs gives.
-[[nodiscard]] Problems draft_deepspeed(const Node& root, ScenarioDraft& draft, const DeepSpeedContext& context,
+[[nodiscard]] Problems draft_deepspeed(const ConfigNode& root, ScenarioDraft& draft, const DeepSpeedContext& context,
                                        const ImportOptions& options);
 
 }  // namespace shardsim

@@ -36,7 +36,7 @@ OptionText word_text(const OptionSpec& spec, std::string_view value) {
   return {std::nullopt, fmt::format("the strategy has no value '{}' for it", value)};
 }
 
-OptionText number_text(const OptionSpec& spec, const Node& value) {
+OptionText number_text(const OptionSpec& spec, const ConfigNode& value) {
   const auto number = real_number(&value);
   if (!number) return {std::nullopt, "not a number"};
   if (*number < spec.minimum) return {std::nullopt, fmt::format("below {}, the least that is modelled", spec.minimum)};
@@ -45,13 +45,13 @@ OptionText number_text(const OptionSpec& spec, const Node& value) {
   return whole ? OptionText{std::to_string(*whole), {}} : OptionText{std::nullopt, "not a whole number"};
 }
 
-OptionText option_text(const OptionSpec& spec, const Node& value) {
-  if (value.kind == Node::Kind::list && spec.kind == OptionKind::list) {
+OptionText option_text(const OptionSpec& spec, const ConfigNode& value) {
+  if (value.kind == ConfigNode::Kind::list && spec.kind == OptionKind::list) {
     std::string items;
     for (const auto& item : value.items) items += (items.empty() ? "" : ", ") + yaml_scalar(item.text);
     return {"[" + items + "]", {}};
   }
-  if (value.kind != Node::Kind::scalar) return {std::nullopt, "not a single value"};
+  if (value.kind != ConfigNode::Kind::scalar) return {std::nullopt, "not a single value"};
   switch (spec.kind) {
     case OptionKind::boolean:
       return {truthy(&value) ? "true" : "false", {}};
@@ -99,7 +99,7 @@ void ScenarioDraft::strategy(std::string name, std::string comment) {
   put(strategy_, "name", std::move(name), std::move(comment));
 }
 
-void ScenarioDraft::option(std::string_view name, const Node& value, std::string_view written_as) {
+void ScenarioDraft::option(std::string_view name, const ConfigNode& value, std::string_view written_as) {
   const OptionSpec* spec = find_option_by_any_name(strategy_name_, name);
   if (spec == nullptr) return ignore(std::string(written_as), value.where, fmt::format("{} has no such option here", strategy_name_));
   auto text = option_text(*spec, value);
@@ -115,10 +115,6 @@ void ScenarioDraft::option(std::string_view name, std::string value, std::string
 
 void ScenarioDraft::ignore(std::string key, Where where, std::string why) {
   ignored_.push_back({std::move(key), std::move(where), std::move(why)});
-}
-
-bool ScenarioDraft::has_training(std::string_view key) const {
-  return std::any_of(training_.begin(), training_.end(), [&](const DraftLine& line) { return line.key == key; });
 }
 
 std::string ScenarioDraft::yaml() const {
@@ -140,19 +136,19 @@ Imported ScenarioDraft::finish() && {
   return {std::move(text), std::move(ignored_), std::move(notes_)};
 }
 
-ForeignMap::ForeignMap(const Node* node, std::string path, ScenarioDraft& draft)
-    : node_(node != nullptr && node->kind == Node::Kind::map ? node : nullptr), path_(std::move(path)), draft_(draft) {}
+ForeignMap::ForeignMap(const ConfigNode* node, std::string path, ScenarioDraft& draft)
+    : node_(node != nullptr && node->kind == ConfigNode::Kind::map ? node : nullptr), path_(std::move(path)), draft_(draft) {}
 
-const Node* ForeignMap::take(std::string_view key) {
+const ConfigNode* ForeignMap::take(std::string_view key) {
   taken_.emplace_back(key);
-  const Node* found = node_ == nullptr ? nullptr : node_->find(key);
-  return found == nullptr || found->kind == Node::Kind::null ? nullptr : found;
+  const ConfigNode* found = node_ == nullptr ? nullptr : node_->find(key);
+  return found == nullptr || found->kind == ConfigNode::Kind::null ? nullptr : found;
 }
 
-const Node* ForeignMap::take_any(std::initializer_list<std::string_view> keys) {
-  const Node* first = nullptr;
+const ConfigNode* ForeignMap::take_any(std::initializer_list<std::string_view> keys) {
+  const ConfigNode* first = nullptr;
   for (const auto key : keys) {
-    const Node* found = take(key);
+    const ConfigNode* found = take(key);
     if (first == nullptr) first = found;
   }
   return first;
@@ -174,7 +170,7 @@ void ForeignMap::ignore_all(std::initializer_list<std::string_view> keys, std::s
 void ForeignMap::rest_as_options() {
   if (node_ == nullptr) return;
   for (const auto& entry : node_->entries) {
-    if (std::find(taken_.begin(), taken_.end(), entry.key) != taken_.end() || entry.value.kind == Node::Kind::null) continue;
+    if (std::find(taken_.begin(), taken_.end(), entry.key) != taken_.end() || entry.value.kind == ConfigNode::Kind::null) continue;
     taken_.push_back(entry.key);
     draft_.option(entry.key, entry.value, full(entry.key));
   }
@@ -186,10 +182,10 @@ void ForeignMap::finish(std::string_view why) {
     if (std::find(taken_.begin(), taken_.end(), entry.key) == taken_.end()) draft_.ignore(full(entry.key), entry.where, std::string(why));
 }
 
-bool is_auto(const Node* node) { return node != nullptr && node->kind == Node::Kind::scalar && lower(node->text) == "auto"; }
+bool is_auto(const ConfigNode* node) { return node != nullptr && node->kind == ConfigNode::Kind::scalar && lower(node->text) == "auto"; }
 
-std::optional<double> real_number(const Node* node) {
-  if (node == nullptr || node->kind != Node::Kind::scalar) return std::nullopt;
+std::optional<double> real_number(const ConfigNode* node) {
+  if (node == nullptr || node->kind != ConfigNode::Kind::scalar) return std::nullopt;
   double value = 0;
   const char* end = node->text.data() + node->text.size();
   const auto [stop, error] = std::from_chars(node->text.data(), end, value);
@@ -197,15 +193,15 @@ std::optional<double> real_number(const Node* node) {
   return value;
 }
 
-std::optional<std::int64_t> whole_number(const Node* node) {
+std::optional<std::int64_t> whole_number(const ConfigNode* node) {
   const auto value = real_number(node);
   constexpr double exact = 9007199254740992.0;  // 2^53: every whole double below is exact
   if (!value || std::abs(*value) > exact || std::trunc(*value) != *value) return std::nullopt;
   return static_cast<std::int64_t>(*value);
 }
 
-bool truthy(const Node* node) {
-  if (node == nullptr || node->kind != Node::Kind::scalar) return false;
+bool truthy(const ConfigNode* node) {
+  if (node == nullptr || node->kind != ConfigNode::Kind::scalar) return false;
   const std::string word = lower(node->text);
   return word == "true" || word == "yes" || word == "on" || word == "1";
 }

@@ -35,14 +35,13 @@ class ScenarioDraft {
   void strategy(std::string name, std::string comment = {});
   /// An option of the named strategy as the foreign file gives it: kept if the strategy has it and accepts the value, listed as ignored if
   /// not.
-  void option(std::string_view name, const Node& value, std::string_view written_as);
+  void option(std::string_view name, const ConfigNode& value, std::string_view written_as);
   /// An option whose value an importer worked out.
   void option(std::string_view name, std::string value, std::string comment);
 
   void ignore(std::string key, Where where, std::string why);
   void note(std::string text) { notes_.push_back(std::move(text)); }
 
-  [[nodiscard]] bool has_training(std::string_view key) const;
   [[nodiscard]] const std::string& strategy_name() const { return strategy_name_; }
   [[nodiscard]] Imported finish() &&;
 
@@ -60,13 +59,13 @@ class ScenarioDraft {
 class ForeignMap {
  public:
   /// `node` may be null (no such map). `path` is put before its keys in messages ("zero_optimization").
-  ForeignMap(const Node* node, std::string path, ScenarioDraft& draft);
+  ForeignMap(const ConfigNode* node, std::string path, ScenarioDraft& draft);
 
   [[nodiscard]] explicit operator bool() const { return node_ != nullptr; }
   /// The value under `key`, which counts as taken; null values count as absent.
-  [[nodiscard]] const Node* take(std::string_view key);
+  [[nodiscard]] const ConfigNode* take(std::string_view key);
   /// The first of several spellings.
-  [[nodiscard]] const Node* take_any(std::initializer_list<std::string_view> keys);
+  [[nodiscard]] const ConfigNode* take_any(std::initializer_list<std::string_view> keys);
   void ignore(std::string_view key, std::string why);
   void ignore_all(std::initializer_list<std::string_view> keys, std::string_view why);
   /// Everything that was not taken becomes an option of the draft's strategy if it has one of that name.
@@ -77,19 +76,19 @@ class ForeignMap {
  private:
   [[nodiscard]] std::string full(std::string_view key) const;
 
-  const Node* node_;
+  const ConfigNode* node_;
   std::string path_;
   ScenarioDraft& draft_;
   std::vector<std::string> taken_;
 };
 
 /// True for the word "auto", which Hugging Face fills in from its own arguments.
-[[nodiscard]] bool is_auto(const Node* node);
+[[nodiscard]] bool is_auto(const ConfigNode* node);
 /// A whole number written in any way ("5e8", "500000000"); nothing if it is none.
-[[nodiscard]] std::optional<std::int64_t> whole_number(const Node* node);
-[[nodiscard]] std::optional<double> real_number(const Node* node);
+[[nodiscard]] std::optional<std::int64_t> whole_number(const ConfigNode* node);
+[[nodiscard]] std::optional<double> real_number(const ConfigNode* node);
 /// True for true, yes, on and 1.
-[[nodiscard]] bool truthy(const Node* node);
+[[nodiscard]] bool truthy(const ConfigNode* node);
 [[nodiscard]] std::string lower(std::string_view text);
 /// `text` as a YAML scalar, quoted where it must be.
 [[nodiscard]] std::string yaml_scalar(std::string_view text);

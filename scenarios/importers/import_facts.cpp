@@ -32,7 +32,7 @@ std::optional<std::string> preset_for(std::string_view name) {
 }
 
 Result<std::shared_ptr<const Architecture>> read_config_file(const std::string& path) {
-  return read_source(path).and_then([](const Source& source) { return read_json(source); }).and_then([](const Node& config) {
+  return read_source(path).and_then([](const Source& source) { return read_json(source); }).and_then([](const ConfigNode& config) {
     return read_hf_config(config);
   });
 }

@@ -10,11 +10,11 @@ namespace shardsim {
 namespace {
 
 /// Replaces "${a.b}" by the value at a.b, as OmegaConf does; a reference that leads nowhere or in a circle stays as text.
-void interpolate(Node& node, const Node& root, int depth = 0) {
+void interpolate(ConfigNode& node, const ConfigNode& root, int depth = 0) {
   for (auto& item : node.items) interpolate(item, root, depth);
   for (auto& entry : node.entries) interpolate(entry.value, root, depth);
-  if (node.kind != Node::Kind::scalar || !node.text.starts_with("${") || !node.text.ends_with("}") || depth > 8) return;
-  const Node* found = &root;
+  if (node.kind != ConfigNode::Kind::scalar || !node.text.starts_with("${") || !node.text.ends_with("}") || depth > 8) return;
+  const ConfigNode* found = &root;
   std::string_view path(node.text);
   path = path.substr(2, path.size() - 3);
   while (found != nullptr && !path.empty()) {
@@ -22,15 +22,15 @@ void interpolate(Node& node, const Node& root, int depth = 0) {
     found = found->find(path.substr(0, dot));
     path = dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
   }
-  if (found == nullptr || (found->kind != Node::Kind::scalar && found->kind != Node::Kind::null)) return;
-  Node value = *found;
+  if (found == nullptr || (found->kind != ConfigNode::Kind::scalar && found->kind != ConfigNode::Kind::null)) return;
+  ConfigNode value = *found;
   value.where = node.where;
   interpolate(value, root, depth + 1);
   node = std::move(value);
 }
 
-std::string text_or(const Node* node, std::string fallback) {
-  return node != nullptr && node->kind == Node::Kind::scalar ? node->text : std::move(fallback);
+std::string text_or(const ConfigNode* node, std::string fallback) {
+  return node != nullptr && node->kind == ConfigNode::Kind::scalar ? node->text : std::move(fallback);
 }
 
 /// The dtype behind Composer's `precision`.
@@ -41,13 +41,13 @@ std::string composer_dtype(std::string_view precision) {
   return word.ends_with("fp8") ? "bf16" : "fp32";
 }
 
-std::string dtype_name(const Node* node, std::string fallback) {
+std::string dtype_name(const ConfigNode* node, std::string fallback) {
   return node == nullptr ? fallback : composer_dtype(lower(node->text) == "bfloat16" ? "bf16" : node->text);
 }
 
 class LlmFoundryReader {
  public:
-  LlmFoundryReader(const Node& tree, ScenarioDraft& draft, const ImportOptions& options)
+  LlmFoundryReader(const ConfigNode& tree, ScenarioDraft& draft, const ImportOptions& options)
       : tree_(tree), draft_(draft), options_(options), root_(&tree, "", draft) {}
 
   Problems read() {
@@ -75,7 +75,7 @@ class LlmFoundryReader {
     const std::string name = text_or(block.take("name"), "");
     if (name == "mpt_causal_lm") {
       mpt(block);
-    } else if (const Node* pretrained = block.take("pretrained_model_name_or_path")) {
+    } else if (const ConfigNode* pretrained = block.take("pretrained_model_name_or_path")) {
       hugging_face(*pretrained);
     } else {
       problems_.add(tree_.find("model")->where, fmt::format("no way is known to build the model '{}'", name), {"give one with --model"});
@@ -90,7 +90,7 @@ class LlmFoundryReader {
                        ratio = number("expansion_ratio", 4);
     const std::int64_t vocabulary = number("vocab_size", 50368), positions = number("max_seq_len", 2048);
     const bool no_bias = truthy(block.take("no_bias"));
-    const Node* attention = block.take("attn_config");
+    const ConfigNode* attention = block.take("attn_config");
     const bool alibi = attention != nullptr && truthy(attention->find("alibi"));
     draft_.model(
         "hf_config",
@@ -102,7 +102,7 @@ class LlmFoundryReader {
     if (kernel == "torch") attention_ = "plain";
   }
 
-  void hugging_face(const Node& pretrained) {
+  void hugging_face(const ConfigNode& pretrained) {
     if (lower(pretrained.text).find("dbrx") != std::string::npos) {
       // DBRX (132B): 16 experts of which 4 run, d_model 6144, 40 layers, 48 heads on 8 key-value heads.
       draft_.note("DBRX has Mixtral's layer with its own sizes (norms and the fused projection aside, the same matrices)");
@@ -120,7 +120,7 @@ class LlmFoundryReader {
 
   void batch() {
     const std::int64_t global = whole_number(root_.take("global_train_batch_size")).value_or(0);
-    const Node* micro_node = root_.take("device_train_microbatch_size");
+    const ConfigNode* micro_node = root_.take("device_train_microbatch_size");
     const std::int64_t micro = std::max<std::int64_t>(whole_number(micro_node).value_or(1), 1);
     if (is_auto(micro_node)) draft_.note("the micro-batch is 1 (auto takes the largest that fits: `plan` finds it)");
     describe_cluster(draft_, options_, 0, 0);
@@ -136,20 +136,20 @@ class LlmFoundryReader {
 
   void training() {
     draft_.training("attention", attention_);
-    const Node* block = root_.take("optimizer");
-    const Node* type = block == nullptr ? nullptr : block->find("name");
+    const ConfigNode* block = root_.take("optimizer");
+    const ConfigNode* type = block == nullptr ? nullptr : block->find("name");
     const OptimizerName name = type == nullptr ? OptimizerName{"adamw", "not in the file"} : optimizer_name(type->text);
     if (name.name.empty()) problems_.add(type->where, fmt::format("unknown optimizer '{}'", type->text));
-    const Node* algorithms = root_.take("algorithms");
-    const Node* clipping = algorithms == nullptr ? nullptr : algorithms->find("gradient_clipping");
+    const ConfigNode* algorithms = root_.take("algorithms");
+    const ConfigNode* clipping = algorithms == nullptr ? nullptr : algorithms->find("gradient_clipping");
     const auto threshold = real_number(clipping == nullptr ? nullptr : clipping->find("clipping_threshold"));
     draft_.training("optimizer", threshold ? fmt::format("{{name: {}, clip_grad_norm: {}}}", name.name, *threshold) : name.name,
                     name.comment);
   }
 
   void fsdp() {
-    const Node* node = root_.take("fsdp_config");
-    const Node* nested = root_.take("parallelism_config");
+    const ConfigNode* node = root_.take("fsdp_config");
+    const ConfigNode* nested = root_.take("parallelism_config");
     if (node == nullptr && nested != nullptr) node = nested->find("fsdp");
     const std::string precision = text_or(root_.take("precision"), "amp_bf16");
     if (node == nullptr) {
@@ -163,7 +163,7 @@ class LlmFoundryReader {
     draft_.strategy("fsdp1");
     fsdp_precision(block.take("mixed_precision"), composer_dtype(precision));
     if (truthy(block.take("activation_checkpointing"))) draft_.training("activation_checkpointing", "full");
-    if (const Node* sharding = block.take("sharding_strategy"))
+    if (const ConfigNode* sharding = block.take("sharding_strategy"))
       draft_.option("sharding_strategy", *sharding, "fsdp_config.sharding_strategy");
     block.ignore_all({"state_dict_type", "activation_checkpointing_reentrant", "sync_module_states", "verbose", "load_monolith_rank0_only"},
                      "no effect on the traffic, memory or time of one step");
@@ -172,8 +172,8 @@ class LlmFoundryReader {
   }
 
   /// Composer, distributed/mosaic_parallelism.py, get_mixed_precision: FULL, DEFAULT, PURE or a map of dtypes.
-  void fsdp_precision(const Node* node, const std::string& dtype) {
-    if (node != nullptr && node->kind == Node::Kind::map) {
+  void fsdp_precision(const ConfigNode* node, const std::string& dtype) {
+    if (node != nullptr && node->kind == ConfigNode::Kind::map) {
       const std::string parameters = dtype_name(node->find("param_dtype"), "fp32");
       return draft_.training("precision",
                              precision_map(parameters, parameters, dtype_name(node->find("reduce_dtype"), parameters), "fp32"));
@@ -186,7 +186,7 @@ class LlmFoundryReader {
     draft_.training("precision", precision_map(dtype, dtype, word == "pure" ? dtype : "fp32", "fp32"), "mixed_precision: " + word);
   }
 
-  const Node& tree_;
+  const ConfigNode& tree_;
   ScenarioDraft& draft_;
   const ImportOptions& options_;
   ForeignMap root_;
@@ -201,12 +201,12 @@ Result<Imported> import_llm_foundry(const Source& source, const ImportOptions& o
   auto root = read_yaml(source);
   if (!root) return tl::unexpected(root.error());
   Problems problems;
-  const Node* model = root->find("model");
-  if (model == nullptr || model->kind != Node::Kind::map) {
+  const ConfigNode* model = root->find("model");
+  if (model == nullptr || model->kind != ConfigNode::Kind::map) {
     problems.add(root->where, "not an LLM Foundry training configuration: it has no map 'model'");
     return tl::unexpected(problems);
   }
-  const Node plain = *root;
+  const ConfigNode plain = *root;
   interpolate(*root, plain);
   ScenarioDraft draft;
   draft.origin = "the LLM Foundry configuration " + std::filesystem::path(source.name).filename().string();

@@ -11,7 +11,7 @@
 namespace shardsim {
 namespace {
 
-std::string torchtitan_dtype(const Node* node, std::string_view fallback) {
+std::string torchtitan_dtype(const ConfigNode* node, std::string_view fallback) {
   const std::string word = node == nullptr ? std::string(fallback) : lower(node->text);
   return word == "bfloat16" || word == "bf16" ? "bf16" : word == "float16" || word == "fp16" ? "fp16" : "fp32";
 }
@@ -24,7 +24,7 @@ std::int64_t feed_forward_width(std::int64_t d, double multiplier, std::int64_t 
 
 class TorchtitanReader {
  public:
-  TorchtitanReader(const Node& tree, ScenarioDraft& draft, const ImportOptions& options)
+  TorchtitanReader(const ConfigNode& tree, ScenarioDraft& draft, const ImportOptions& options)
       : draft_(draft),
         options_(options),
         root_(&tree, "", draft),
@@ -51,7 +51,7 @@ class TorchtitanReader {
   }
 
  private:
-  const Node* first(std::initializer_list<std::string_view> keys) { return root_.take_any(keys); }
+  const ConfigNode* first(std::initializer_list<std::string_view> keys) { return root_.take_any(keys); }
 
   void model() {
     ForeignMap block(root_.take("model"), "model", draft_);
@@ -60,8 +60,8 @@ class TorchtitanReader {
       describe(options_);
       return block.finish("--model was given");
     }
-    const Node* name = block.take("name");
-    const Node* flavor = block.take("flavor");
+    const ConfigNode* name = block.take("name");
+    const ConfigNode* flavor = block.take("flavor");
     if (block.take("dim") != nullptr) {
       llama(block);
     } else if (name != nullptr) {
@@ -78,7 +78,7 @@ class TorchtitanReader {
     default_sequence_ = facts->sequence_length;
   }
 
-  void named_model(const Node& name, const Node* flavor) {
+  void named_model(const ConfigNode& name, const ConfigNode* flavor) {
     ImportOptions named = options_;
     named.model = name.text + (flavor == nullptr ? "" : "-" + flavor->text);
     if (named.model == "llama3-405B") named.model = "llama-3.1-405b";
@@ -103,8 +103,8 @@ class TorchtitanReader {
   }
 
   void batch() {
-    const auto positive = [](const Node* node) { return std::max<std::int64_t>(whole_number(node).value_or(0), 0); };
-    const Node* micro_node = training_.take_any({"local_batch_size", "batch_size"});
+    const auto positive = [](const ConfigNode* node) { return std::max<std::int64_t>(whole_number(node).value_or(0), 0); };
+    const ConfigNode* micro_node = training_.take_any({"local_batch_size", "batch_size"});
     const std::int64_t micro = micro_node == nullptr ? 1 : std::max<std::int64_t>(positive(micro_node), 1);
     const std::int64_t global = positive(training_.take("global_batch_size"));
     std::int64_t accumulation =
@@ -113,7 +113,7 @@ class TorchtitanReader {
     const std::int64_t shards = positive(parallelism_.take_any({"data_parallel_shard_degree", "dp_shard"}));
     cluster(shards == 0 ? 0 : shards * replicas_);
     if (global > 0) accumulation = std::max<std::int64_t>(global / (micro * world_), 1);
-    const Node* length = training_.take("seq_len");
+    const ConfigNode* length = training_.take("seq_len");
     draft_.training("sequence_length",
                     length != nullptr ? std::to_string(whole_number(length).value_or(2048))
                                       : std::to_string(positions_ > 0 ? positions_ : default_sequence_),
@@ -138,18 +138,18 @@ class TorchtitanReader {
     const std::string parameters = torchtitan_dtype(training_.take("mixed_precision_param"), "bf16");
     const std::string reduce = torchtitan_dtype(training_.take("mixed_precision_reduce"), "fp32");
     draft_.training("precision", parameters == "fp32" ? "fp32" : precision_map(parameters, parameters, reduce, "fp32"));
-    const Node* compile_block = root_.take("compile");
-    const Node* compile = training_.take_any({"compile", "compile_model"});
+    const ConfigNode* compile_block = root_.take("compile");
+    const ConfigNode* compile = training_.take_any({"compile", "compile_model"});
     if (truthy(compile) || (compile_block != nullptr && truthy(compile_block->find("enable")))) draft_.training("compile", "true");
     if (truthy(training_.take("enable_cpu_offload"))) draft_.training("offload", "{parameters: cpu, optimizer: cpu}");
     checkpointing();
   }
 
   void checkpointing() {
-    const Node* block = root_.take("activation_checkpoint");
-    const Node* mode = block == nullptr ? training_.take("activation_checkpointing") : block->find("mode");
+    const ConfigNode* block = root_.take("activation_checkpoint");
+    const ConfigNode* mode = block == nullptr ? training_.take("activation_checkpointing") : block->find("mode");
     const std::string word = mode == nullptr ? "none" : lower(mode->text);
-    const Node* option = block == nullptr ? nullptr : block->find("selective_ac_option");
+    const ConfigNode* option = block == nullptr ? nullptr : block->find("selective_ac_option");
     if (word == "full") {
       draft_.training("activation_checkpointing", "full");
     } else if (word == "selective" && option != nullptr && option->text == "op") {
@@ -165,14 +165,14 @@ class TorchtitanReader {
 
   void optimizer() {
     ForeignMap block(root_.take("optimizer"), "optimizer", draft_);
-    const Node* type = block.take("name");
+    const ConfigNode* type = block.take("name");
     const OptimizerName name = type == nullptr ? OptimizerName{"adamw", "not in the file"} : optimizer_name(type->text);
     if (name.name.empty()) problems_.add(type->where, fmt::format("unknown optimizer '{}'", type->text));
-    const Node* implementation = block.take("implementation");
+    const ConfigNode* implementation = block.take("implementation");
     std::string how = implementation == nullptr ? "fused" : lower(implementation->text);
-    if (const Node* fused = block.take("fused"); fused != nullptr && !truthy(fused)) how = "foreach";
+    if (const ConfigNode* fused = block.take("fused"); fused != nullptr && !truthy(fused)) how = "foreach";
     if (how == "for-loop") how = "for_loop";
-    const Node* clip = training_.take_any({"max_norm", "grad_clip_norm"});
+    const ConfigNode* clip = training_.take_any({"max_norm", "grad_clip_norm"});
     draft_.training("optimizer",
                     fmt::format("{{name: {}, implementation: {}, clip_grad_norm: {}}}", name.name, how, real_number(clip).value_or(1.0)),
                     name.comment);
@@ -183,7 +183,7 @@ class TorchtitanReader {
     draft_.strategy("fsdp2");
     draft_.option("wrap", "torchtitan", "embedding, blocks and head are units of their own");
     if (replicas_ > 1) draft_.option("replicate", std::to_string(replicas_), "data_parallel_replicate_degree");
-    const Node* reshard = parallelism_.take_any({"fsdp_reshard_after_forward", "reshard_after_forward"});
+    const ConfigNode* reshard = parallelism_.take_any({"fsdp_reshard_after_forward", "reshard_after_forward"});
     if (reshard != nullptr && reshard->text != "default")
       draft_.option("reshard_after_forward", reshard->text == "never" || reshard->text == "false" ? "false" : "true", "");
     if (reshard != nullptr && reshard->text == "always") draft_.option("reshard_root_after_forward", "true", "norm and head too");

@@ -20,18 +20,18 @@ bool is_folder(const fs::path& path) {
 /// A folder that holds a Hugging Face config.json stands for it.
 fs::path as_file(const fs::path& path) { return is_folder(path) ? path / "config.json" : path; }
 
-Result<std::shared_ptr<const Node>> read_tree(const std::string& path, FileFormat format) {
+Result<std::shared_ptr<const ConfigNode>> read_tree(const std::string& path, FileFormat format) {
   const auto source = read_source(path);
   if (!source) return tl::make_unexpected(source.error());
-  return (format == FileFormat::yaml ? read_yaml(*source) : read_json(*source)).map([](Node node) {
-    return std::make_shared<const Node>(std::move(node));
+  return (format == FileFormat::yaml ? read_yaml(*source) : read_json(*source)).map([](ConfigNode node) {
+    return std::make_shared<const ConfigNode>(std::move(node));
   });
 }
 
 /// Sweeps and plans name the same files thousands of times, from several threads.
-Result<std::shared_ptr<const Node>> read_tree_once(const std::string& path, FileFormat format) {
+Result<std::shared_ptr<const ConfigNode>> read_tree_once(const std::string& path, FileFormat format) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, FileFormat>, std::shared_ptr<const Node>> trees;
+  static std::map<std::pair<std::string, FileFormat>, std::shared_ptr<const ConfigNode>> trees;
   const std::lock_guard lock(mutex);
   auto& known = trees[{path, format}];
   if (known) return known;
@@ -58,7 +58,8 @@ FoundFile find_file(const std::string& written, const std::string& folder) {
   return found;
 }
 
-std::shared_ptr<const Node> read_named_file(const Node& name, const std::string& folder, FileFormat format, Problems& problems) {
+std::shared_ptr<const ConfigNode> read_named_file(const ConfigNode& name, const std::string& folder, FileFormat format,
+                                                  Problems& problems) {
   const auto written = as_text(name, problems);
   if (!written) return nullptr;
   const FoundFile found = find_file(*written, folder);

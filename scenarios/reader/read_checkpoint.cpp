@@ -8,7 +8,7 @@ constexpr std::int64_t most_load_ranks = std::int64_t{1} << 24;
 
 }  // namespace
 
-CheckpointRequest read_checkpoint(const Node& block, const std::optional<Storage>& storage, Problems& problems) {
+CheckpointRequest read_checkpoint(const ConfigNode& block, const std::optional<Storage>& storage, Problems& problems) {
   CheckpointRequest request;
   MapReader reader(block, problems, "checkpoint");
   const std::string format = reader.choice("format", {"dcp", "deepspeed", "full"}, "");
@@ -18,7 +18,7 @@ CheckpointRequest read_checkpoint(const Node& block, const std::optional<Storage
     request.write_bandwidth = storage->write_per_node;
     request.read_bandwidth = storage->read_per_node;
   }
-  if (const Node* node = reader.find("storage_bandwidth")) {
+  if (const ConfigNode* node = reader.find("storage_bandwidth")) {
     request.write_bandwidth = request.read_bandwidth = as_byte_rate(*node, problems);
   } else if (!storage) {
     problems.add(block.where, "checkpoint needs a key 'storage_bandwidth'", {"the cluster's profile says nothing about storage"});

@@ -46,33 +46,33 @@ constexpr std::array<ShortKey, 29> short_keys{{{"capacity", "gpu"},
                                                {"cublas_workspace", "overheads"},
                                                {"write_per_node", "storage"},
                                                {"read_per_node", "storage"}}};
-constexpr std::array<std::string_view, 8> sections{"gpu",      "node",    "network",           "overheads",
-                                                  "topology", "storage", "price_per_gpu_hour", "collectives"};
+constexpr std::array<std::string_view, 8> sections{
+    "gpu", "node", "network", "overheads", "topology", "storage", "price_per_gpu_hour", "collectives"};
 
-Node empty_map(const Where& where) {
-  Node map;
-  map.kind = Node::Kind::map;
+ConfigNode empty_map(const Where& where) {
+  ConfigNode map;
+  map.kind = ConfigNode::Kind::map;
   map.where = where;
   return map;
 }
 
-Entry& entry_of(Node& map, const Entry& like) {
+Entry& entry_of(ConfigNode& map, const Entry& like) {
   const auto found = std::find_if(map.entries.begin(), map.entries.end(), [&](const Entry& entry) { return entry.key == like.key; });
   if (found != map.entries.end()) return *found;
-  Node empty;
+  ConfigNode empty;
   empty.where = like.value.where;
   map.entries.push_back({like.key, like.where, std::move(empty)});
   return map.entries.back();
 }
 
 /// Puts an entry into a map: maps merge, anything else is replaced. `changed` collects the dotted keys of what was replaced.
-void merge(Node& map, const Entry& override, const std::string& path, std::vector<std::string>& changed) {
-  map.kind = Node::Kind::map;
+void merge(ConfigNode& map, const Entry& override, const std::string& path, std::vector<std::string>& changed) {
+  map.kind = ConfigNode::Kind::map;
   Entry& entry = entry_of(map, override);
   entry.where = override.where;
   const std::string key = path.empty() ? override.key : path + "." + override.key;
-  if (override.value.kind == Node::Kind::map) {
-    if (entry.value.kind != Node::Kind::map) entry.value = empty_map(override.value.where);
+  if (override.value.kind == ConfigNode::Kind::map) {
+    if (entry.value.kind != ConfigNode::Kind::map) entry.value = empty_map(override.value.where);
     for (const Entry& inner : override.value.entries) merge(entry.value, inner, key, changed);
   } else {
     entry.value = override.value;
@@ -81,12 +81,12 @@ void merge(Node& map, const Entry& override, const std::string& path, std::vecto
 }
 
 /// The profile's tree with the overrides of the cluster block in it.
-Node overridden(Node profile, MapReader& cluster, std::vector<std::string>& changed) {
+ConfigNode overridden(ConfigNode profile, MapReader& cluster, std::vector<std::string>& changed) {
   for (const std::string_view section : sections)
-    if (const Node* value = cluster.find(section)) merge(profile, {std::string(section), value->where, *value}, "", changed);
+    if (const ConfigNode* value = cluster.find(section)) merge(profile, {std::string(section), value->where, *value}, "", changed);
   for (const auto& [name, section] : short_keys)
-    if (const Node* value = cluster.find(name)) {
-      Node part = empty_map(value->where);
+    if (const ConfigNode* value = cluster.find(name)) {
+      ConfigNode part = empty_map(value->where);
       part.entries.push_back({std::string(name), value->where, *value});
       merge(profile, {std::string(section), value->where, std::move(part)}, "", changed);
     }
@@ -113,10 +113,10 @@ void drop_outdated_fits(Profile& profile, const std::vector<std::string>& change
 
 Profile read_overridden_profile(MapReader& cluster, const std::string& folder, std::vector<std::string>& warnings) {
   Problems& problems = cluster.problems();
-  const Node* name = cluster.require("profile");
+  const ConfigNode* name = cluster.require("profile");
   const auto tree = name ? read_named_file(*name, folder, FileFormat::yaml, problems) : nullptr;
   std::vector<std::string> changed;
-  const Node root = overridden(tree ? *tree : Node{}, cluster, changed);  // marks the keys as known in any case
+  const ConfigNode root = overridden(tree ? *tree : ConfigNode{}, cluster, changed);  // marks the keys as known in any case
   if (!tree) return {};
   auto profile = read_profile(root);
   if (!profile) {
@@ -129,16 +129,16 @@ Profile read_overridden_profile(MapReader& cluster, const std::string& folder, s
 }
 
 /// The devices that a topology names must be there and be joined.
-void check_topology(const Cluster& cluster, const Node& block, Problems& problems) {
+void check_topology(const Cluster& cluster, const ConfigNode& block, Problems& problems) {
   const auto graph = ClusterGraph::expand(cluster);
   if (graph) return;
-  const Node* topology = block.find("topology");
+  const ConfigNode* topology = block.find("topology");
   problems.add(topology ? topology->where : block.find("profile")->where, "topology: " + graph.error());
 }
 
 }  // namespace
 
-Cluster read_cluster(const Node& block, const std::string& folder, Problems& problems, std::vector<std::string>& warnings) {
+Cluster read_cluster(const ConfigNode& block, const std::string& folder, Problems& problems, std::vector<std::string>& warnings) {
   Cluster cluster;
   MapReader reader(block, problems, "cluster");
   const std::size_t before = problems.size();
@@ -151,7 +151,7 @@ Cluster read_cluster(const Node& block, const std::string& folder, Problems& pro
   cluster.nics_per_node = reader.integer("nics_per_node", std::max<std::int64_t>(1, nics), 1, 1024);
   reader.finish();
   if (cluster.world_size() > largest_world) {
-    const Node* nodes = block.find("nodes");
+    const ConfigNode* nodes = block.find("nodes");
     problems.add(nodes ? nodes->where : block.where,
                  fmt::format("a world size of {} is above the limit of {}", cluster.world_size(), largest_world));
   }

@@ -19,9 +19,9 @@ std::optional<double> quantity(std::string_view text) {
 }
 
 std::optional<double> read_bound(MapReader& reader, std::string_view key) {
-  const Node* node = reader.find(key);
+  const ConfigNode* node = reader.find(key);
   if (!node) return std::nullopt;
-  if (node->kind == Node::Kind::scalar)
+  if (node->kind == ConfigNode::Kind::scalar)
     if (const auto base = quantity(node->text)) return base;
   Problems problems;
   const auto number = as_number(*node, problems, -any, any);
@@ -30,12 +30,12 @@ std::optional<double> read_bound(MapReader& reader, std::string_view key) {
   return number;
 }
 
-Expectation read_expectation(const Node& node, Problems& problems) {
+Expectation read_expectation(const ConfigNode& node, Problems& problems) {
   Expectation expectation;
   expectation.where = node.where;
   MapReader reader(node, problems, "expectation");
   if (reader.require("metric")) expectation.metric = reader.text("metric", "");
-  if (const Node* formula = reader.find("equals")) {
+  if (const ConfigNode* formula = reader.find("equals")) {
     expectation.equals = as_text(*formula, problems);
     expectation.equals_where = formula->where;
     if (formula->quoted) ++expectation.equals_where.column;  // past the quotation mark
@@ -48,7 +48,7 @@ Expectation read_expectation(const Node& node, Problems& problems) {
   reader.finish();
 
   const bool close_to = reader.has("equals") || reader.has("baseline");
-  if (node.kind == Node::Kind::map && !close_to && !reader.has("at_most") && !reader.has("at_least"))
+  if (node.kind == ConfigNode::Kind::map && !close_to && !reader.has("at_most") && !reader.has("at_least"))
     problems.add(node.where, "nothing to compare with", {"one of: equals, baseline, at_most, at_least"});
   if (!close_to && (expectation.relative || expectation.absolute))
     problems.add(node.where, "a tolerance needs a value to be close to", {"one of: equals, baseline"});
@@ -58,11 +58,11 @@ Expectation read_expectation(const Node& node, Problems& problems) {
 
 }  // namespace
 
-std::vector<Expectation> read_expectations(const Node& list, Problems& problems) {
+std::vector<Expectation> read_expectations(const ConfigNode& list, Problems& problems) {
   std::vector<Expectation> expectations;
-  if (list.kind != Node::Kind::list)
+  if (list.kind != ConfigNode::Kind::list)
     problems.add(list.where, "expect must be a list", {"for example: - {metric: memory.peak_bytes, at_most: 80 GiB}"});
-  for (const Node& item : list.items) expectations.push_back(read_expectation(item, problems));
+  for (const ConfigNode& item : list.items) expectations.push_back(read_expectation(item, problems));
   return expectations;
 }
 

@@ -10,9 +10,9 @@ namespace {
 using ArchitecturePointer = std::shared_ptr<const Architecture>;
 
 /// One Architecture for each file in the life of the process: sweeps build thousands of models of it.
-Result<ArchitecturePointer> architecture_of(const std::shared_ptr<const Node>& config) {
+Result<ArchitecturePointer> architecture_of(const std::shared_ptr<const ConfigNode>& config) {
   static std::mutex mutex;
-  static std::map<std::shared_ptr<const Node>, ArchitecturePointer> known;  // files are read once, so the tree stands for the file
+  static std::map<std::shared_ptr<const ConfigNode>, ArchitecturePointer> known;  // files are read once, so the tree stands for the file
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(config); found != known.end()) return found->second;
   auto architecture = read_hf_config(*config);
@@ -37,40 +37,40 @@ Result<ArchitecturePointer> preset_once(const std::string& name) {
   return architecture;
 }
 
-ArchitecturePointer read_preset(const Node& name, Problems& problems) {
+ArchitecturePointer read_preset(const ConfigNode& name, Problems& problems) {
   const auto text = as_text(name, problems);
   return text ? value_or_problems(preset_once(*text), name.where, problems) : nullptr;
 }
 
-std::vector<std::string> read_words(const Node& node, const char* what, Problems& problems) {
+std::vector<std::string> read_words(const ConfigNode& node, const char* what, Problems& problems) {
   std::vector<std::string> words;
-  if (node.kind != Node::Kind::list || node.items.empty())
+  if (node.kind != ConfigNode::Kind::list || node.items.empty())
     problems.add(node.where, std::string(what) + " must be a list of at least one name");
-  for (const Node& item : node.items)
+  for (const ConfigNode& item : node.items)
     if (const auto word = as_text(item, problems)) words.push_back(*word);
   return words;
 }
 
-Trainable read_trainable(const Node& node, Problems& problems) {
+Trainable read_trainable(const ConfigNode& node, Problems& problems) {
   Trainable trainable;
-  if (node.kind == Node::Kind::scalar) {
+  if (node.kind == ConfigNode::Kind::scalar) {
     if (node.text != "all")
       problems.add(node.where, "trainable cannot be " + in_quotes(node.text),
                    {"allowed: all, {lora: {rank: 16, targets: [...]}}, or a list of name patterns"});
     return trainable;
   }
   trainable.all = false;
-  if (node.kind == Node::Kind::list) {
+  if (node.kind == ConfigNode::Kind::list) {
     trainable.patterns = read_words(node, "trainable", problems);
     return trainable;
   }
   MapReader reader(node, problems, "trainable");
-  if (const Node* lora = reader.require("lora")) {
+  if (const ConfigNode* lora = reader.require("lora")) {
     MapReader adapters(*lora, problems, "lora");
     if (adapters.require("rank")) trainable.lora_rank = adapters.integer("rank", 1, 1, 1 << 20);
-    if (const Node* targets = adapters.require("targets")) trainable.targets = read_words(*targets, "targets", problems);
+    if (const ConfigNode* targets = adapters.require("targets")) trainable.targets = read_words(*targets, "targets", problems);
     trainable.lora_dropout = adapters.number("dropout", 0, 0, 1);
-    if (const Node* dtype = adapters.find("dtype")) {
+    if (const ConfigNode* dtype = adapters.find("dtype")) {
       trainable.lora_dtype = dtype_from(dtype->text);
       if (trainable.lora_dtype != DType::bf16 && trainable.lora_dtype != DType::fp16 && trainable.lora_dtype != DType::fp32)
         problems.add(dtype->where, "dtype cannot be " + in_quotes(dtype->text), notes_for_unknown(dtype->text, {"bf16", "fp16", "fp32"}));
@@ -83,16 +83,16 @@ Trainable read_trainable(const Node& node, Problems& problems) {
 
 }  // namespace
 
-ModelChoice read_model(const Node& block, const std::string& folder, Problems& problems) {
+ModelChoice read_model(const ConfigNode& block, const std::string& folder, Problems& problems) {
   ModelChoice choice;
   MapReader reader(block, problems, "model");
-  const Node* config = reader.find("hf_config");
-  const Node* name = reader.find("preset");
-  const Node* layers = reader.find("layers");
+  const ConfigNode* config = reader.find("hf_config");
+  const ConfigNode* name = reader.find("preset");
+  const ConfigNode* layers = reader.find("layers");
   const int given = (config ? 1 : 0) + (name ? 1 : 0) + (layers ? 1 : 0);
-  if (given != 1 && block.kind == Node::Kind::map)
+  if (given != 1 && block.kind == ConfigNode::Kind::map)
     problems.add(block.where, "model needs exactly one of the keys hf_config, preset and layers");
-  if (given == 1 && config && config->kind == Node::Kind::map) {
+  if (given == 1 && config && config->kind == ConfigNode::Kind::map) {
     choice.architecture =
         value_or_problems(read_hf_config(*config), config->where, problems);  // the keys of a config.json, written in place
   } else if (given == 1 && config) {
@@ -101,7 +101,7 @@ ModelChoice read_model(const Node& block, const std::string& folder, Problems& p
   }
   if (given == 1 && name) choice.architecture = read_preset(*name, problems);
   if (given == 1 && layers) choice.architecture = value_or_problems(read_layers(*layers), layers->where, problems);
-  if (const Node* trainable = reader.find("trainable")) choice.trainable = read_trainable(*trainable, problems);
+  if (const ConfigNode* trainable = reader.find("trainable")) choice.trainable = read_trainable(*trainable, problems);
   reader.finish();
   return choice;
 }

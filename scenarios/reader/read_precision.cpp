@@ -43,16 +43,16 @@ std::optional<DType> read_master(MapReader& reader, DType parameters) {
 
 }  // namespace
 
-Precision read_precision(const Node& node, Problems& problems) {
+Precision read_precision(const ConfigNode& node, Problems& problems) {
   using enum DType;
-  if (node.kind != Node::Kind::map) {
+  if (node.kind != ConfigNode::Kind::map) {
     std::vector<std::string> names;
     for (const NamedPrecision& named : named_precisions()) {
       if (node.text == named.name) return named.precision;
       names.emplace_back(named.name);
     }
     names.emplace_back("{parameters: ..., compute: ..., gradients: ..., reduce: ..., master: ...}");
-    problems.add(node.where, "precision cannot be " + (node.kind == Node::Kind::scalar ? in_quotes(node.text) : "a list"),
+    problems.add(node.where, "precision cannot be " + (node.kind == ConfigNode::Kind::scalar ? in_quotes(node.text) : "a list"),
                  notes_for_unknown(node.text, names));
     return {};
   }

@@ -12,10 +12,10 @@ std::vector<std::string> strategy_names() {
 
 }  // namespace
 
-StrategyChoice read_strategy(const Node& block, Problems& problems) {
+StrategyChoice read_strategy(const ConfigNode& block, Problems& problems) {
   StrategyChoice choice;
-  const Node* name = block.find("name");
-  const std::string word = name && name->kind == Node::Kind::scalar ? name->text : "";
+  const ConfigNode* name = block.find("name");
+  const std::string word = name && name->kind == ConfigNode::Kind::scalar ? name->text : "";
   const StrategyInfo* info = find_strategy(word);
 
   MapReader reader(block, problems, info ? "strategy " + word : "strategy");

@@ -48,28 +48,30 @@ constexpr std::array<Word<bool>, 2> zero_grad_words{{{"set_to_none", true}, {"ze
 
 /// The value that a word stands for; a problem and the fallback if it is not among them. `also`: forms that are no words.
 template <class T>
-T word_value(const Node& node, std::string_view key, std::span<const Word<T>> words, T fallback, Problems& problems,
+T word_value(const ConfigNode& node, std::string_view key, std::span<const Word<T>> words, T fallback, Problems& problems,
              const char* also = nullptr) {
   std::vector<std::string> names;
   for (const Word<T>& word : words) {
-    if (node.kind == Node::Kind::scalar && node.text == word.name) return word.value;
+    if (node.kind == ConfigNode::Kind::scalar && node.text == word.name) return word.value;
     names.emplace_back(word.name);
   }
   if (also) names.emplace_back(also);
-  const std::string got = node.kind == Node::Kind::scalar ? in_quotes(node.text) : node.kind == Node::Kind::list ? "a list" : "a map";
+  const std::string got = node.kind == ConfigNode::Kind::scalar ? in_quotes(node.text)
+                          : node.kind == ConfigNode::Kind::list ? "a list"
+                                                                : "a map";
   problems.add(node.where, fmt::format("{} cannot be {}", key, got), notes_for_unknown(node.text, names));
   return fallback;
 }
 
 template <class T, std::size_t N>
 T read_word(MapReader& reader, std::string_view key, const std::array<Word<T>, N>& words, T fallback) {
-  const Node* node = reader.find(key);
+  const ConfigNode* node = reader.find(key);
   return node ? word_value<T>(*node, key, words, fallback, reader.problems()) : fallback;
 }
 
-ActivationCheckpointing read_checkpointing(const Node& node, Problems& problems) {
+ActivationCheckpointing read_checkpointing(const ConfigNode& node, Problems& problems) {
   ActivationCheckpointing result;
-  if (node.kind != Node::Kind::map) {
+  if (node.kind != ConfigNode::Kind::map) {
     result.kind = word_value<Checkpointing>(node, "activation_checkpointing", checkpointing_words, result.kind, problems, "{every: k}");
     return result;
   }
@@ -82,9 +84,9 @@ ActivationCheckpointing read_checkpointing(const Node& node, Problems& problems)
   return result;
 }
 
-Loss read_loss(const Node& node, Problems& problems) {
+Loss read_loss(const ConfigNode& node, Problems& problems) {
   Loss loss;
-  if (node.kind != Node::Kind::map) {
+  if (node.kind != ConfigNode::Kind::map) {
     loss.kind = word_value<Loss::Kind>(node, "loss", loss_words, loss.kind, problems, "{chunked: k}");
     return loss;
   }
@@ -94,9 +96,9 @@ Loss read_loss(const Node& node, Problems& problems) {
   return loss;
 }
 
-Optimizer read_optimizer(const Node& node, Problems& problems) {
+Optimizer read_optimizer(const ConfigNode& node, Problems& problems) {
   Optimizer optimizer;
-  if (node.kind != Node::Kind::map) {
+  if (node.kind != ConfigNode::Kind::map) {
     optimizer.kind = word_value<OptimizerKind>(node, "optimizer", optimizer_words, optimizer.kind, problems, "{name: adamw, ...}");
     return optimizer;
   }
@@ -106,7 +108,7 @@ Optimizer read_optimizer(const Node& node, Problems& problems) {
   optimizer.split_weight_decay = read_word(reader, "weight_decay_groups", weight_decay_words, false);
   optimizer.set_to_none = read_word(reader, "zero_grad", zero_grad_words, true);
   if (reader.has("clip_grad_norm")) optimizer.clip_grad_norm = reader.number("clip_grad_norm", 1, 0, 1e12);
-  if (const Node* variant = reader.find("variant")) {
+  if (const ConfigNode* variant = reader.find("variant")) {
     optimizer.variant = word_value<std::string_view>(*variant, "variant", variant_words, "", problems);
     if (optimizer.kind != OptimizerKind::muon) problems.add(variant->where, "only muon has variants", {"leave out variant"});
   }
@@ -114,10 +116,10 @@ Optimizer read_optimizer(const Node& node, Problems& problems) {
   return optimizer;
 }
 
-Offload read_offload(const Node& node, Problems& problems) {
+Offload read_offload(const ConfigNode& node, Problems& problems) {
   Offload offload;
-  if (node.kind == Node::Kind::scalar && node.text == "none") return offload;
-  if (node.kind != Node::Kind::map) {
+  if (node.kind == ConfigNode::Kind::scalar && node.text == "none") return offload;
+  if (node.kind != ConfigNode::Kind::map) {
     problems.add(node.where, "offload is 'none' or a map", {"for example: {parameters: cpu, optimizer: cpu}"});
     return offload;
   }
@@ -129,7 +131,7 @@ Offload read_offload(const Node& node, Problems& problems) {
 }
 
 /// Keys are those of PYTORCH_CUDA_ALLOC_CONF.
-Allocator read_allocator(const Node& node, Problems& problems) {
+Allocator read_allocator(const ConfigNode& node, Problems& problems) {
   constexpr std::int64_t large_segment_mb = 20;  // PyTorch refuses to split below the segments that it shares
   Allocator allocator;
   MapReader reader(node, problems, "allocator");
@@ -140,8 +142,8 @@ Allocator read_allocator(const Node& node, Problems& problems) {
   return allocator;
 }
 
-void check_sizes(const Training& training, const Node& block, Problems& problems) {
-  const Node* at = block.find("micro_batch_size");
+void check_sizes(const Training& training, const ConfigNode& block, Problems& problems) {
+  const ConfigNode* at = block.find("micro_batch_size");
   const Where where = at ? at->where : block.where;
   const std::int64_t tokens = training.tokens_per_micro_batch().value();
   if (tokens > most_tokens)
@@ -152,21 +154,21 @@ void check_sizes(const Training& training, const Node& block, Problems& problems
 
 }  // namespace
 
-Training read_training(const Node& block, Problems& problems) {
+Training read_training(const ConfigNode& block, Problems& problems) {
   Training training;
   MapReader reader(block, problems, "training");
   training.sequence_length = reader.integer("sequence_length", training.sequence_length, 1, largest_sequence);
   training.micro_batch_size = reader.integer("micro_batch_size", training.micro_batch_size, 1, largest_batch);
   training.gradient_accumulation_steps = static_cast<std::int32_t>(reader.integer("gradient_accumulation_steps", 1, 1, most_micro_batches));
-  if (const Node* node = reader.find("precision")) training.precision = read_precision(*node, problems);
-  if (const Node* node = reader.find("activation_checkpointing")) training.checkpointing = read_checkpointing(*node, problems);
+  if (const ConfigNode* node = reader.find("precision")) training.precision = read_precision(*node, problems);
+  if (const ConfigNode* node = reader.find("activation_checkpointing")) training.checkpointing = read_checkpointing(*node, problems);
   training.attention = read_word(reader, "attention", attention_words, training.attention);
   training.dropout = reader.number("dropout", training.dropout, 0, 1);
-  if (const Node* node = reader.find("loss")) training.loss = read_loss(*node, problems);
+  if (const ConfigNode* node = reader.find("loss")) training.loss = read_loss(*node, problems);
   training.loss_in_model = reader.boolean("loss_in_model", training.loss_in_model);
-  if (const Node* node = reader.find("optimizer")) training.optimizer = read_optimizer(*node, problems);
-  if (const Node* node = reader.find("offload")) training.offload = read_offload(*node, problems);
-  if (const Node* node = reader.find("allocator")) training.allocator = read_allocator(*node, problems);
+  if (const ConfigNode* node = reader.find("optimizer")) training.optimizer = read_optimizer(*node, problems);
+  if (const ConfigNode* node = reader.find("offload")) training.offload = read_offload(*node, problems);
+  if (const ConfigNode* node = reader.find("allocator")) training.allocator = read_allocator(*node, problems);
   training.compile = reader.boolean("compile", training.compile);
   training.warm = reader.boolean("warm", training.warm);
   reader.finish();

@@ -19,34 +19,35 @@ struct FoundFile {
 
 /// The file that a key names, read as a tree once in the life of the process; a missing or bad file is a problem.
 enum class FileFormat : std::uint8_t { yaml, json };
-[[nodiscard]] std::shared_ptr<const Node> read_named_file(const Node& name, const std::string& folder, FileFormat format,
-                                                          Problems& problems);
+[[nodiscard]] std::shared_ptr<const ConfigNode> read_named_file(const ConfigNode& name, const std::string& folder, FileFormat format,
+                                                                Problems& problems);
 
 /// Problems of a callee that knows no place in the scenario are told at `where`.
 void append_at(Problems& problems, const Problems& others, const Where& where);
 
 /// The `training:` block.
-[[nodiscard]] Training read_training(const Node& block, Problems& problems);
+[[nodiscard]] Training read_training(const ConfigNode& block, Problems& problems);
 /// A word or a map of dtypes (design: "Precision").
-[[nodiscard]] Precision read_precision(const Node& node, Problems& problems);
+[[nodiscard]] Precision read_precision(const ConfigNode& node, Problems& problems);
 
 /// The `model:` block; no architecture where there are problems.
 struct ModelChoice {
   std::shared_ptr<const Architecture> architecture;
   Trainable trainable;
 };
-[[nodiscard]] ModelChoice read_model(const Node& block, const std::string& folder, Problems& problems);
+[[nodiscard]] ModelChoice read_model(const ConfigNode& block, const std::string& folder, Problems& problems);
 
 /// The `cluster:` block: the profile with the scenario's overrides.
-[[nodiscard]] Cluster read_cluster(const Node& block, const std::string& folder, Problems& problems, std::vector<std::string>& warnings);
+[[nodiscard]] Cluster read_cluster(const ConfigNode& block, const std::string& folder, Problems& problems,
+                                   std::vector<std::string>& warnings);
 
 /// The `strategy:` block.
-[[nodiscard]] StrategyChoice read_strategy(const Node& block, Problems& problems);
+[[nodiscard]] StrategyChoice read_strategy(const ConfigNode& block, Problems& problems);
 
 /// The `checkpoint:` block.
-[[nodiscard]] CheckpointRequest read_checkpoint(const Node& block, const std::optional<Storage>& storage, Problems& problems);
+[[nodiscard]] CheckpointRequest read_checkpoint(const ConfigNode& block, const std::optional<Storage>& storage, Problems& problems);
 
 /// The `expect:` list.
-[[nodiscard]] std::vector<Expectation> read_expectations(const Node& list, Problems& problems);
+[[nodiscard]] std::vector<Expectation> read_expectations(const ConfigNode& list, Problems& problems);
 
 }  // namespace shardsim

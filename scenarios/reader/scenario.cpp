@@ -17,18 +17,18 @@ Job Scenario::job() const {
   return job;
 }
 
-Result<Scenario> read_scenario(Node root, const std::string& file, const std::string& folder) {
+Result<Scenario> read_scenario(ConfigNode root, const std::string& file, const std::string& folder) {
   return ScenarioCache(file, folder, 0).read(std::move(root));
 }
 
 Result<Scenario> load_scenario(const std::string& path, const std::vector<std::string>& assignments) {
   const auto source = read_source(path);
   if (!source) return tl::make_unexpected(source.error());
-  Result<Node> root = read_yaml(*source);
+  Result<ConfigNode> root = read_yaml(*source);
   if (!root) return tl::make_unexpected(root.error());
   Problems problems;
   for (const std::string& assignment : assignments) {
-    Result<Node> changed = with_override(*root, assignment);
+    Result<ConfigNode> changed = with_override(*root, assignment);
     if (changed)
       root = std::move(changed);
     else

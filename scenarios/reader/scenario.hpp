@@ -28,10 +28,10 @@ struct Expectation {
 };
 
 struct Scenario {
-  std::string file;                         ///< as given on the command line
-  Node root;                                ///< after --set
+  std::string file;  ///< as given on the command line
+  ConfigNode root;   ///< after --set
   std::shared_ptr<const Architecture> architecture;
-  std::shared_ptr<const Model> model;       ///< at this batch shape and precision
+  std::shared_ptr<const Model> model;  ///< at this batch shape and precision
   Cluster cluster;
   Training training;
   StrategyChoice strategy;
@@ -46,7 +46,7 @@ struct Scenario {
 /// Paths inside are relative to the scenario's folder, then to the shipped scenarios.
 [[nodiscard]] Result<Scenario> load_scenario(const std::string& path, const std::vector<std::string>& assignments = {});
 /// The same from a tree that was read already (sweeps, plans). `folder` is what relative paths start from.
-[[nodiscard]] Result<Scenario> read_scenario(Node root, const std::string& file, const std::string& folder);
+[[nodiscard]] Result<Scenario> read_scenario(ConfigNode root, const std::string& file, const std::string& folder);
 
 /// The folder of shipped scenarios: beside the source tree, or share/shardsim of the installation; SHARDSIM_DATA overrides it.
 [[nodiscard]] std::string shipped_folder();

@@ -22,9 +22,9 @@ void check_compute(const Scenario& scenario, const Where& where, Problems& probl
   problems.add(where, fmt::format("the profile of {} has no peak for {}", gpu.name, name_of(compute)), notes_for_unknown("", known));
 }
 
-Where place_of(const Node& root, std::string_view block, std::string_view key) {
-  const Node* map = root.find(block);
-  const Node* value = map ? map->find(key) : nullptr;
+Where place_of(const ConfigNode& root, std::string_view block, std::string_view key) {
+  const ConfigNode* map = root.find(block);
+  const ConfigNode* value = map ? map->find(key) : nullptr;
   return value ? value->where : map ? map->where : root.where;
 }
 
@@ -62,7 +62,7 @@ struct ClusterChoice {
 
 /// The block's value as it was made before, or as `make` makes it now. What has problems is not kept.
 template <class Value, class Make>
-std::shared_ptr<const Value> known_or(ByTree<Value>& known, const Node& block, const Problems& problems, Make make) {
+std::shared_ptr<const Value> known_or(ByTree<Value>& known, const ConfigNode& block, const Problems& problems, Make make) {
   if (auto value = known.find(block)) return value;
   const bool clean = problems.empty();
   auto value = std::make_shared<const Value>(make());
@@ -98,7 +98,7 @@ ScenarioCache::ScenarioCache(std::string file, std::string folder, std::size_t m
 
 ScenarioCache::~ScenarioCache() = default;
 
-Result<Scenario> ScenarioCache::read(Node root) {
+Result<Scenario> ScenarioCache::read(ConfigNode root) {
   Problems problems;
   Scenario scenario;
   scenario.file = file_;
@@ -106,9 +106,9 @@ Result<Scenario> ScenarioCache::read(Node root) {
   auto model = std::make_shared<const ModelChoice>();
   auto training = blocks_->usual_training;
   MapReader reader(scenario.root, problems, "the scenario");
-  if (const Node* block = reader.require("model"))
+  if (const ConfigNode* block = reader.require("model"))
     model = known_or(blocks_->models, *block, problems, [&] { return read_model(*block, folder_, problems); });
-  if (const Node* block = reader.require("cluster")) {
+  if (const ConfigNode* block = reader.require("cluster")) {
     const auto choice = known_or(blocks_->clusters, *block, problems, [&] {
       ClusterChoice made;
       made.cluster = read_cluster(*block, folder_, problems, made.warnings);
@@ -117,12 +117,13 @@ Result<Scenario> ScenarioCache::read(Node root) {
     scenario.cluster = choice->cluster;
     scenario.warnings = choice->warnings;
   }
-  if (const Node* block = reader.find("training"))
+  if (const ConfigNode* block = reader.find("training"))
     training = known_or(blocks_->trainings, *block, problems, [&] { return read_training(*block, problems); });
-  if (const Node* block = reader.find("strategy"))
+  if (const ConfigNode* block = reader.find("strategy"))
     scenario.strategy = *known_or(blocks_->strategies, *block, problems, [&] { return read_strategy(*block, problems); });
-  if (const Node* block = reader.find("checkpoint")) scenario.checkpoint = read_checkpoint(*block, scenario.cluster.profile.storage, problems);
-  if (const Node* list = reader.find("expect")) scenario.expect = read_expectations(*list, problems);
+  if (const ConfigNode* block = reader.find("checkpoint"))
+    scenario.checkpoint = read_checkpoint(*block, scenario.cluster.profile.storage, problems);
+  if (const ConfigNode* list = reader.find("expect")) scenario.expect = read_expectations(*list, problems);
   reader.ignore("plan");  // the planner reads it from the tree
   reader.finish();
   scenario.architecture = model->architecture;

@@ -19,7 +19,7 @@ class ScenarioCache {
   ScenarioCache(const ScenarioCache&) = delete;
   ScenarioCache& operator=(const ScenarioCache&) = delete;
 
-  [[nodiscard]] Result<Scenario> read(Node root);
+  [[nodiscard]] Result<Scenario> read(ConfigNode root);
 
  private:
   struct Blocks;

@@ -18,12 +18,18 @@ std::int64_t ring_sent_elements(Collective c, const std::vector<std::int64_t>& s
   const std::int64_t own = segments[static_cast<std::size_t>(r)];
   const std::int64_t next = segments[static_cast<std::size_t>((r + 1) % n)];
   switch (c) {
-    case Collective::all_gather: return count - next;
-    case Collective::reduce_scatter: return count - own;
-    case Collective::all_reduce: return 2 * count - own - next;
-    case Collective::all_to_all: return count - own;
-    case Collective::broadcast: return (r + 1) % n == root ? 0 : count;  // the tail of the chain stands just before the root
-    case Collective::reduce: return r == root ? 0 : count;
+    case Collective::all_gather:
+      return count - next;
+    case Collective::reduce_scatter:
+      return count - own;
+    case Collective::all_reduce:
+      return 2 * count - own - next;
+    case Collective::all_to_all:
+      return count - own;
+    case Collective::broadcast:
+      return (r + 1) % n == root ? 0 : count;  // the tail of the chain stands just before the root
+    case Collective::reduce:
+      return r == root ? 0 : count;
   }
   return 0;
 }

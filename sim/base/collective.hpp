@@ -28,12 +28,18 @@ inline constexpr std::array<Collective, 6> all_collectives{Collective::all_reduc
 
 [[nodiscard]] constexpr std::string_view name_of(Collective c) {
   switch (c) {
-    case Collective::all_reduce: return "all_reduce";
-    case Collective::all_gather: return "all_gather";
-    case Collective::reduce_scatter: return "reduce_scatter";
-    case Collective::broadcast: return "broadcast";
-    case Collective::reduce: return "reduce";
-    case Collective::all_to_all: return "all_to_all";
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::all_to_all:
+      return "all_to_all";
   }
   return "?";
 }
@@ -63,7 +69,8 @@ inline constexpr std::array<Collective, 6> all_collectives{Collective::all_reduc
 ///   reduce-scatter  count - segment[r]
 ///   all-reduce      2 count - segment[r] - segment[r + 1]
 /// Broadcast and reduce run along a chain from or to `root`; all-to-all sends all but the own segment.
-[[nodiscard]] std::int64_t ring_sent_elements(Collective c, const std::vector<std::int64_t>& segments, std::int64_t r, std::int64_t root = 0);
+[[nodiscard]] std::int64_t ring_sent_elements(Collective c, const std::vector<std::int64_t>& segments, std::int64_t r,
+                                              std::int64_t root = 0);
 
 /// nccl-tests' factor from algorithm bandwidth S/t to bus bandwidth.
 [[nodiscard]] constexpr double bus_factor(Collective c, std::int64_t n) {

@@ -26,7 +26,8 @@ struct Converter {
   Library operator()(const Json::Object& object) const {
     // Members are appended to the vector behind the object: its own look-up of every key would make large objects slow.
     Library::object_t out;
-    for (const auto& [key, value] : object) static_cast<std::vector<std::pair<const std::string, Library>>&>(out).emplace_back(key, convert(value));
+    for (const auto& [key, value] : object)
+      static_cast<std::vector<std::pair<const std::string, Library>>&>(out).emplace_back(key, convert(value));
     return out;
   }
 };

@@ -30,11 +30,13 @@ class Json {
 
   [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   template <class T>
-  [[nodiscard]] const T* as() const { return std::get_if<T>(&value_); }
+  [[nodiscard]] const T* as() const {
+    return std::get_if<T>(&value_);
+  }
 
-  void add(std::string key, Json value);                           ///< to an object (or null, which becomes one)
-  void add(Json value);                                            ///< to a list (or null, which becomes one)
-  [[nodiscard]] const Json* find(std::string_view path) const;     ///< "memory.at_peak_bytes.logits"; numbers reach into lists
+  void add(std::string key, Json value);                        ///< to an object (or null, which becomes one)
+  void add(Json value);                                         ///< to a list (or null, which becomes one)
+  [[nodiscard]] const Json* find(std::string_view path) const;  ///< "memory.at_peak_bytes.logits"; numbers reach into lists
 
   /// Indented by two spaces a level, without a newline at the end.
   [[nodiscard]] std::string text() const;

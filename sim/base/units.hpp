@@ -18,8 +18,14 @@ class Count {
   [[nodiscard]] constexpr std::int64_t value() const { return value_; }
   constexpr auto operator<=>(const Count&) const = default;
 
-  constexpr Count& operator+=(Count other) { value_ += other.value_; return *this; }
-  constexpr Count& operator-=(Count other) { value_ -= other.value_; return *this; }
+  constexpr Count& operator+=(Count other) {
+    value_ += other.value_;
+    return *this;
+  }
+  constexpr Count& operator-=(Count other) {
+    value_ -= other.value_;
+    return *this;
+  }
   friend constexpr Count operator+(Count a, Count b) { return a += b; }
   friend constexpr Count operator-(Count a, Count b) { return a -= b; }
   friend constexpr Count operator*(Count a, std::int64_t n) { return Count{a.value_ * n}; }
@@ -58,8 +64,14 @@ class Quantity {
   [[nodiscard]] constexpr double base() const { return base_; }
   constexpr auto operator<=>(const Quantity&) const = default;
 
-  constexpr Quantity& operator+=(Quantity other) { base_ += other.base_; return *this; }
-  constexpr Quantity& operator-=(Quantity other) { base_ -= other.base_; return *this; }
+  constexpr Quantity& operator+=(Quantity other) {
+    base_ += other.base_;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity other) {
+    base_ -= other.base_;
+    return *this;
+  }
   friend constexpr Quantity operator+(Quantity a, Quantity b) { return a += b; }
   friend constexpr Quantity operator-(Quantity a, Quantity b) { return a -= b; }
   friend constexpr Quantity operator*(Quantity a, double factor) { return Quantity{a.base_ * factor}; }
@@ -101,7 +113,10 @@ class SimTime {
   [[nodiscard]] constexpr std::int64_t picoseconds() const { return ps_; }
   [[nodiscard]] constexpr Seconds seconds() const { return Seconds{static_cast<double>(ps_) * 1e-12}; }
   constexpr auto operator<=>(const SimTime&) const = default;
-  constexpr SimTime& operator+=(SimTime other) { ps_ += other.ps_; return *this; }
+  constexpr SimTime& operator+=(SimTime other) {
+    ps_ += other.ps_;
+    return *this;
+  }
   friend constexpr SimTime operator+(SimTime a, SimTime b) { return a += b; }
   friend constexpr SimTime operator-(SimTime a, SimTime b) { return SimTime{a.ps_ - b.ps_}; }
 

@@ -50,15 +50,15 @@ class JsonTree final : public nlohmann::json_sax<Json> {
   JsonTree(std::shared_ptr<const Source> source, const ReadLimits& limits)
       : source_(std::move(source)), limits_(limits), cursor_(source_->text), finder_(source_) {}
 
-  bool null() override { return leaf(Node::Kind::null, false, nullptr); }
-  bool boolean(bool) override { return leaf(Node::Kind::scalar, false, nullptr); }
-  bool number_integer(number_integer_t) override { return leaf(Node::Kind::scalar, false, nullptr); }
-  bool number_unsigned(number_unsigned_t) override { return leaf(Node::Kind::scalar, false, nullptr); }
-  bool number_float(number_float_t, const string_t&) override { return leaf(Node::Kind::scalar, false, nullptr); }
-  bool string(string_t& value) override { return leaf(Node::Kind::scalar, true, &value); }
+  bool null() override { return leaf(ConfigNode::Kind::null, false, nullptr); }
+  bool boolean(bool) override { return leaf(ConfigNode::Kind::scalar, false, nullptr); }
+  bool number_integer(number_integer_t) override { return leaf(ConfigNode::Kind::scalar, false, nullptr); }
+  bool number_unsigned(number_unsigned_t) override { return leaf(ConfigNode::Kind::scalar, false, nullptr); }
+  bool number_float(number_float_t, const string_t&) override { return leaf(ConfigNode::Kind::scalar, false, nullptr); }
+  bool string(string_t& value) override { return leaf(ConfigNode::Kind::scalar, true, &value); }
   bool binary(binary_t&) override { return false; }  // never in a text
-  bool start_object(std::size_t) override { return open(Node::Kind::map); }
-  bool start_array(std::size_t) override { return open(Node::Kind::list); }
+  bool start_object(std::size_t) override { return open(ConfigNode::Kind::map); }
+  bool start_array(std::size_t) override { return open(ConfigNode::Kind::list); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
 
@@ -84,11 +84,11 @@ class JsonTree final : public nlohmann::json_sax<Json> {
   }
 
   Problems problems;
-  Node root;
+  ConfigNode root;
 
  private:
   struct Frame {
-    Node node;
+    ConfigNode node;
     std::optional<Entry> entry;
     std::set<std::string> keys;
   };
@@ -103,19 +103,19 @@ class JsonTree final : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  bool leaf(Node::Kind kind, bool is_quoted, const std::string* value) {
+  bool leaf(ConfigNode::Kind kind, bool is_quoted, const std::string* value) {
     const auto [token, where] = next();
     if (++nodes_ > limits_.nodes) return refuse(where, fmt::format("more than {} values", limits_.nodes));
-    Node node;
+    ConfigNode node;
     node.kind = kind;
     node.quoted = is_quoted;
     node.where = where;
-    if (kind == Node::Kind::scalar) node.text = value ? *value : std::string(token);
+    if (kind == ConfigNode::Kind::scalar) node.text = value ? *value : std::string(token);
     finish(std::move(node));
     return true;
   }
 
-  bool open(Node::Kind kind) {
+  bool open(ConfigNode::Kind kind) {
     const Where where = next().second;
     if (++nodes_ > limits_.nodes) return refuse(where, fmt::format("more than {} values", limits_.nodes));
     if (static_cast<int>(open_.size()) >= limits_.depth)
@@ -128,19 +128,19 @@ class JsonTree final : public nlohmann::json_sax<Json> {
 
   bool close() {
     cursor_.next();
-    Node node = std::move(open_.back().node);
+    ConfigNode node = std::move(open_.back().node);
     open_.pop_back();
     finish(std::move(node));
     return true;
   }
 
-  void finish(Node node) {
+  void finish(ConfigNode node) {
     if (open_.empty()) {
       root = std::move(node);
       return;
     }
     Frame& parent = open_.back();
-    if (parent.node.kind == Node::Kind::list) {
+    if (parent.node.kind == ConfigNode::Kind::list) {
       parent.node.items.push_back(std::move(node));
       return;
     }
@@ -159,7 +159,7 @@ class JsonTree final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Result<Node> read_json(const Source& text, const ReadLimits& limits) {
+Result<ConfigNode> read_json(const Source& text, const ReadLimits& limits) {
   const auto source = std::make_shared<const Source>(text);
   if (Problems problems = check_text(source, limits); !problems.empty()) return tl::make_unexpected(std::move(problems));
   JsonTree builder(source, limits);

@@ -12,26 +12,26 @@
 namespace shardsim {
 namespace {
 
-std::string what_is(const Node& node) {
+std::string what_is(const ConfigNode& node) {
   switch (node.kind) {
-    case Node::Kind::null:
+    case ConfigNode::Kind::null:
       return "nothing";
-    case Node::Kind::list:
+    case ConfigNode::Kind::list:
       return "a list";
-    case Node::Kind::map:
+    case ConfigNode::Kind::map:
       return "a map";
-    case Node::Kind::scalar:
+    case ConfigNode::Kind::scalar:
       return node.quoted ? "the text " + in_quotes(node.text) : in_quotes(node.text);
   }
   return "?";
 }
 
-std::nullopt_t refuse(const Node& node, Problems& problems, const std::string& expected) {
+std::nullopt_t refuse(const ConfigNode& node, Problems& problems, const std::string& expected) {
   problems.add(node.where, fmt::format("expected {}, got {}", expected, what_is(node)));
   return std::nullopt;
 }
 
-bool plain(const Node& node) { return node.kind == Node::Kind::scalar && !node.quoted; }
+bool plain(const ConfigNode& node) { return node.kind == ConfigNode::Kind::scalar && !node.quoted; }
 
 template <class Number>
 std::string range(std::string_view kind, Number min, Number max) {
@@ -63,8 +63,8 @@ std::optional<std::int64_t> whole_from(std::string_view text) {
 }
 
 template <class Q>
-std::optional<Q> as_quantity(const Node& node, Problems& problems, Parsed<Q> (*parse)(std::string_view), const char* example) {
-  if (node.kind != Node::Kind::scalar) return refuse(node, problems, fmt::format("a quantity such as '{}'", example));
+std::optional<Q> as_quantity(const ConfigNode& node, Problems& problems, Parsed<Q> (*parse)(std::string_view), const char* example) {
+  if (node.kind != ConfigNode::Kind::scalar) return refuse(node, problems, fmt::format("a quantity such as '{}'", example));
   auto [value, error] = parse(node.text);
   if (!value) problems.add(node.where, std::move(error), {fmt::format("for example: {}", example)});
   return value;
@@ -72,41 +72,41 @@ std::optional<Q> as_quantity(const Node& node, Problems& problems, Parsed<Q> (*p
 
 }  // namespace
 
-const Node* Node::find(std::string_view key) const {
+const ConfigNode* ConfigNode::find(std::string_view key) const {
   const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.key == key; });
   return found == entries.end() ? nullptr : &found->value;
 }
 
-std::optional<std::string> as_text(const Node& node, Problems& problems) {
-  if (node.kind != Node::Kind::scalar) return refuse(node, problems, "text");
+std::optional<std::string> as_text(const ConfigNode& node, Problems& problems) {
+  if (node.kind != ConfigNode::Kind::scalar) return refuse(node, problems, "text");
   return node.text;
 }
 
-std::optional<bool> as_boolean(const Node& node, Problems& problems) {
+std::optional<bool> as_boolean(const ConfigNode& node, Problems& problems) {
   if (plain(node) && (node.text == "true" || node.text == "True" || node.text == "TRUE")) return true;
   if (plain(node) && (node.text == "false" || node.text == "False" || node.text == "FALSE")) return false;
   return refuse(node, problems, "true or false");
 }
 
-std::optional<std::int64_t> as_integer(const Node& node, Problems& problems, std::int64_t min, std::int64_t max) {
+std::optional<std::int64_t> as_integer(const ConfigNode& node, Problems& problems, std::int64_t min, std::int64_t max) {
   const auto number = plain(node) ? whole_from(node.text) : std::nullopt;
   if (number && *number >= min && *number <= max) return number;
   return refuse(node, problems, range("a whole number", min, max));
 }
 
-std::optional<double> as_number(const Node& node, Problems& problems, double min, double max) {
+std::optional<double> as_number(const ConfigNode& node, Problems& problems, double min, double max) {
   const auto number = plain(node) ? number_from<double>(node.text) : std::nullopt;
   if (number && std::isfinite(*number) && *number >= min && *number <= max) return number;
   return refuse(node, problems, range("a number", min, max));
 }
 
-std::optional<Bytes> as_bytes(const Node& node, Problems& problems) { return as_quantity(node, problems, parse_bytes, "25 MiB"); }
-std::optional<ByteRate> as_byte_rate(const Node& node, Problems& problems) {
+std::optional<Bytes> as_bytes(const ConfigNode& node, Problems& problems) { return as_quantity(node, problems, parse_bytes, "25 MiB"); }
+std::optional<ByteRate> as_byte_rate(const ConfigNode& node, Problems& problems) {
   return as_quantity(node, problems, parse_byte_rate, "400 Gbit/s");
 }
-std::optional<FlopRate> as_flop_rate(const Node& node, Problems& problems) {
+std::optional<FlopRate> as_flop_rate(const ConfigNode& node, Problems& problems) {
   return as_quantity(node, problems, parse_flop_rate, "989 TFLOP/s");
 }
-std::optional<Seconds> as_seconds(const Node& node, Problems& problems) { return as_quantity(node, problems, parse_seconds, "5 us"); }
+std::optional<Seconds> as_seconds(const ConfigNode& node, Problems& problems) { return as_quantity(node, problems, parse_seconds, "5 us"); }
 
 }  // namespace shardsim

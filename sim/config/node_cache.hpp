@@ -13,7 +13,7 @@
 namespace shardsim {
 
 /// Whether two trees say the same; where they stand in a file does not matter.
-[[nodiscard]] inline bool say_the_same(const Node& a, const Node& b) {
+[[nodiscard]] inline bool say_the_same(const ConfigNode& a, const ConfigNode& b) {
   return a.kind == b.kind && a.quoted == b.quoted && a.text == b.text &&
          std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), say_the_same) &&
          std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
@@ -47,9 +47,9 @@ class RecentValues {
 };
 
 struct SayTheSame {
-  bool operator()(const Node& a, const Node& b) const { return say_the_same(a, b); }
+  bool operator()(const ConfigNode& a, const ConfigNode& b) const { return say_the_same(a, b); }
 };
 template <class Value>
-using ByTree = RecentValues<Node, Value, SayTheSame>;
+using ByTree = RecentValues<ConfigNode, Value, SayTheSame>;
 
 }  // namespace shardsim

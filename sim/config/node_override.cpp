@@ -10,9 +10,9 @@
 namespace shardsim {
 namespace {
 
-void rehome(Node& node, const std::shared_ptr<const Source>& source) {
+void rehome(ConfigNode& node, const std::shared_ptr<const Source>& source) {
   node.where.source = source;
-  for (Node& item : node.items) rehome(item, source);
+  for (ConfigNode& item : node.items) rehome(item, source);
   for (Entry& entry : node.entries) {
     entry.where.source = source;
     rehome(entry.value, source);
@@ -20,10 +20,10 @@ void rehome(Node& node, const std::shared_ptr<const Source>& source) {
 }
 
 /// The value of the assignment, with positions that count from the assignment's start.
-Result<Node> read_value(const std::shared_ptr<const Source>& source, std::size_t start) {
+Result<ConfigNode> read_value(const std::shared_ptr<const Source>& source, std::size_t start) {
   Source padded{source->name, std::string(start, ' ') + source->text.substr(start)};
   return read_yaml(padded)
-      .map([&](Node value) {
+      .map([&](ConfigNode value) {
         rehome(value, source);
         if (value.where.line == 0) value.where = {source, 1, static_cast<int>(start) + 1};
         return value;
@@ -44,23 +44,23 @@ std::optional<std::size_t> index_from(std::string_view word) {
 }
 
 /// The child of `node` named by one word of the path, made if it is missing; a sentence where there can be none.
-tl::expected<Node*, std::string> child(Node& node, std::string_view word, const Where& where) {
-  if (node.kind == Node::Kind::list) {
+tl::expected<ConfigNode*, std::string> child(ConfigNode& node, std::string_view word, const Where& where) {
+  if (node.kind == ConfigNode::Kind::list) {
     const auto index = index_from(word);
     if (!index || *index > node.items.size())
       return tl::make_unexpected(fmt::format("{} is no item of a list of {}", in_quotes(word), node.items.size()));
     if (*index == node.items.size()) node.items.emplace_back().where = where;
     return &node.items[*index];
   }
-  if (node.kind == Node::Kind::scalar)
+  if (node.kind == ConfigNode::Kind::scalar)
     return tl::make_unexpected(fmt::format("cannot set {} of the single value {}", in_quotes(word), in_quotes(node.text)));
-  node.kind = Node::Kind::map;
+  node.kind = ConfigNode::Kind::map;
   const auto found = std::find_if(node.entries.begin(), node.entries.end(), [&](const Entry& entry) { return entry.key == word; });
   if (found != node.entries.end()) {
     found->where = where;  // a message about this key now concerns what was set
     return &found->value;
   }
-  Node empty;
+  ConfigNode empty;
   empty.where = where;
   node.entries.push_back({std::string(word), where, std::move(empty)});
   return &node.entries.back().value;
@@ -68,7 +68,7 @@ tl::expected<Node*, std::string> child(Node& node, std::string_view word, const 
 
 }  // namespace
 
-Result<Node> with_override(Node root, std::string_view assignment) {
+Result<ConfigNode> with_override(ConfigNode root, std::string_view assignment) {
   const auto source = std::make_shared<const Source>(Source{"--set", std::string(assignment)});
   Problems problems;
   const auto fail = [&](std::size_t at, std::string message) {
@@ -77,10 +77,10 @@ Result<Node> with_override(Node root, std::string_view assignment) {
   };
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) return fail(0, "expected KEY=VALUE, such as training.micro_batch_size=2");
-  Result<Node> value = read_value(source, equals + 1);
+  Result<ConfigNode> value = read_value(source, equals + 1);
   if (!value) return tl::make_unexpected(value.error());
 
-  Node* node = &root;
+  ConfigNode* node = &root;
   for (std::size_t begin = 0; begin <= equals;) {
     const std::size_t end = std::min(assignment.find('.', begin), equals);
     if (end == begin) return fail(begin, "a key of the path is empty");

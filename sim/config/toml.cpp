@@ -56,10 +56,10 @@ class Reader {
   Reader(const Source& source, const ReadLimits& limits)
       : source_(std::make_shared<const Source>(source)), text_(source_->text), limits_(limits) {}
 
-  Node document() {
-    root_.kind = Node::Kind::map;
+  ConfigNode document() {
+    root_.kind = ConfigNode::Kind::map;
     root_.where = here();
-    Node* table = &root_;
+    ConfigNode* table = &root_;
     for (skip_lines(); !done(); skip_lines()) {
       if (peek() == '[') {
         table = header();
@@ -146,30 +146,30 @@ class Reader {
     if (++nodes_ > limits_.nodes) stop(fmt::format("more than {} values", limits_.nodes));
   }
 
-  Node& child(Node& table, const Key& key) {
+  ConfigNode& child(ConfigNode& table, const Key& key) {
     for (auto& entry : table.entries)
       if (entry.key == key.text) return entry.value;
     count_node();
-    Node fresh;
-    fresh.kind = Node::Kind::map;
+    ConfigNode fresh;
+    fresh.kind = ConfigNode::Kind::map;
     fresh.where = key.where;
     table.entries.push_back({key.text, key.where, std::move(fresh)});
     return table.entries.back().value;
   }
 
   /// The table that `key` names below `table`, made if it is not there; of an array of tables, the last one. `trail` becomes its name.
-  Node& descend(Node& table, const Key& key, std::string& trail) {
-    Node& found = child(table, key);
+  ConfigNode& descend(ConfigNode& table, const Key& key, std::string& trail) {
+    ConfigNode& found = child(table, key);
     trail += '\0' + key.text;
-    if (found.kind == Node::Kind::list && !found.items.empty() && found.items.back().kind == Node::Kind::map) {
+    if (found.kind == ConfigNode::Kind::list && !found.items.empty() && found.items.back().kind == ConfigNode::Kind::map) {
       trail += '\0' + std::to_string(found.items.size());
       return found.items.back();
     }
-    if (found.kind != Node::Kind::map) throw Stop{key.where, fmt::format("'{}' is a value, not a table", key.text)};
+    if (found.kind != ConfigNode::Kind::map) throw Stop{key.where, fmt::format("'{}' is a value, not a table", key.text)};
     return found;
   }
 
-  Node* header() {
+  ConfigNode* header() {
     const Where start = here();
     const bool list = starts("[[");
     skip(list ? 2 : 1);
@@ -178,50 +178,50 @@ class Reader {
     check_depth(static_cast<int>(path.size()));
     expect(']', "after a table's name");
     if (list) expect(']', "after the name of an array of tables");
-    Node* table = &root_;
+    ConfigNode* table = &root_;
     std::string trail;
     for (std::size_t i = 0; i + 1 < path.size(); ++i) table = &descend(*table, path[i], trail);
     return list ? append_table(*table, path.back(), start) : open_table(*table, path.back(), start, trail);
   }
 
-  Node* append_table(Node& parent, const Key& key, const Where& start) {
+  ConfigNode* append_table(ConfigNode& parent, const Key& key, const Where& start) {
     const bool known = parent.find(key.text) != nullptr;
-    Node& list = child(parent, key);
-    if (!known) list.kind = Node::Kind::list;
-    if (list.kind != Node::Kind::list) throw Stop{key.where, fmt::format("'{}' is not an array of tables", key.text)};
+    ConfigNode& list = child(parent, key);
+    if (!known) list.kind = ConfigNode::Kind::list;
+    if (list.kind != ConfigNode::Kind::list) throw Stop{key.where, fmt::format("'{}' is not an array of tables", key.text)};
     count_node();
-    Node& item = list.items.emplace_back();
-    item.kind = Node::Kind::map;
+    ConfigNode& item = list.items.emplace_back();
+    item.kind = ConfigNode::Kind::map;
     item.where = start;
     return &item;
   }
 
-  Node* open_table(Node& parent, const Key& key, const Where& start, std::string& trail) {
-    Node& table = descend(parent, key, trail);
+  ConfigNode* open_table(ConfigNode& parent, const Key& key, const Where& start, std::string& trail) {
+    ConfigNode& table = descend(parent, key, trail);
     if (!opened_.insert(trail).second) throw Stop{key.where, fmt::format("the table '{}' is defined twice", key.text)};
     table.where = start;
     return &table;
   }
 
-  void pair(Node& table, int depth = 0) {
+  void pair(ConfigNode& table, int depth = 0) {
     const auto path = dotted_key();
     check_depth(depth + static_cast<int>(path.size()));
     expect('=', "after a key");
     skip_blanks();
-    Node* target = &table;
+    ConfigNode* target = &table;
     std::string trail;
     for (std::size_t i = 0; i + 1 < path.size(); ++i) target = &descend(*target, path[i], trail);
     if (target->find(path.back().text) != nullptr)
       throw Stop{path.back().where, fmt::format("the key '{}' is defined twice", path.back().text)};
-    Node read = value(depth + 1);
+    ConfigNode read = value(depth + 1);
     child(*target, path.back()) = std::move(read);
   }
 
   // Values.
-  Node value(int depth) {
+  ConfigNode value(int depth) {
     check_depth(depth);
     count_node();
-    Node node;
+    ConfigNode node;
     node.where = here();
     switch (peek()) {
       case '[':
@@ -232,7 +232,7 @@ class Reader {
         return node;
       case '"':
       case '\'':
-        node.kind = Node::Kind::scalar;
+        node.kind = ConfigNode::Kind::scalar;
         node.quoted = true;
         node.text = string();
         return node;
@@ -242,8 +242,8 @@ class Reader {
     }
   }
 
-  void array(Node& node, int depth) {
-    node.kind = Node::Kind::list;
+  void array(ConfigNode& node, int depth) {
+    node.kind = ConfigNode::Kind::list;
     next();
     for (skip_lines(); peek() != ']'; skip_lines()) {
       if (done()) stop("this array is not closed");
@@ -258,8 +258,8 @@ class Reader {
     next();
   }
 
-  void inline_table(Node& node, int depth) {
-    node.kind = Node::Kind::map;
+  void inline_table(ConfigNode& node, int depth) {
+    node.kind = ConfigNode::Kind::map;
     next();
     skip_blanks();
     if (peek() == '}') {
@@ -277,8 +277,8 @@ class Reader {
   }
 
   /// A number, a boolean or a date, kept as its text without the underscores between digits.
-  void scalar(Node& node) {
-    node.kind = Node::Kind::scalar;
+  void scalar(ConfigNode& node) {
+    node.kind = ConfigNode::Kind::scalar;
     std::string raw;
     const auto part = [this] { return bare(peek()) || peek() == '.' || peek() == '+' || peek() == ':'; };
     while (part()) raw += next();
@@ -364,13 +364,13 @@ class Reader {
   ReadLimits limits_;
   std::size_t at_ = 0, line_start_ = 0, nodes_ = 0;
   int line_ = 1;
-  Node root_;
+  ConfigNode root_;
   std::set<std::string> opened_;  // names of the tables that have had a header
 };
 
 }  // namespace
 
-Result<Node> read_toml(const Source& source, const ReadLimits& limits) {
+Result<ConfigNode> read_toml(const Source& source, const ReadLimits& limits) {
   Problems problems;
   if (source.text.size() > limits.bytes) {
     problems.add({std::make_shared<const Source>(source), 0, 0}, fmt::format("larger than {} bytes", limits.bytes));

@@ -8,6 +8,6 @@ namespace shardsim {
 
 /// Tables, arrays of tables, dotted and quoted keys, all strings, numbers, booleans, arrays and inline tables. Dates stay text.
 /// Keys defined twice, values that are no TOML and the limits exceeded are problems; reading stops at the first.
-[[nodiscard]] Result<Node> read_toml(const Source& source, const ReadLimits& limits = {});
+[[nodiscard]] Result<ConfigNode> read_toml(const Source& source, const ReadLimits& limits = {});
 
 }  // namespace shardsim

@@ -21,7 +21,7 @@ struct Stop {};
 
 /// A node that an alias may repeat: what it costs is known before it is copied.
 struct Anchored {
-  Node node;
+  ConfigNode node;
   std::size_t nodes = 1;
   int height = 1;
 };
@@ -36,15 +36,15 @@ class YamlTree final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Node node;
+    ConfigNode node;
     node.where = place(mark);
     leaf(std::move(node), anchor);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     refuse_tag(mark, tag);
-    Node node;
-    node.kind = Node::Kind::scalar;
+    ConfigNode node;
+    node.kind = ConfigNode::Kind::scalar;
     node.where = place(mark);
     node.quoted = tag == "!";  // yaml-cpp's tag of a scalar in quotes or in a block
     node.text = value;
@@ -52,10 +52,10 @@ class YamlTree final : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, Node::Kind::list);
+    open(mark, tag, anchor, ConfigNode::Kind::list);
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, Node::Kind::map);
+    open(mark, tag, anchor, ConfigNode::Kind::map);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
@@ -66,19 +66,19 @@ class YamlTree final : public YAML::EventHandler {
     const Anchored& anchored = found->second;
     count(anchored.nodes, place(mark));
     if (static_cast<int>(open_.size()) + anchored.height > limits_.depth) too_deep(place(mark));
-    Node copy = anchored.node;
+    ConfigNode copy = anchored.node;
     finish(std::move(copy), anchored.nodes, anchored.height, YAML::NullAnchor, place(mark));
   }
 
   [[nodiscard]] Where place(const YAML::Mark& mark) const { return {source_, std::max(0, mark.line) + 1, std::max(0, mark.column) + 1}; }
 
   Problems problems;
-  Node root;
+  ConfigNode root;
 
  private:
   /// A list or map whose end has not come yet.
   struct Frame {
-    Node node;
+    ConfigNode node;
     YAML::anchor_t anchor = YAML::NullAnchor;
     std::size_t nodes = 1;
     int height = 1;
@@ -102,7 +102,7 @@ class YamlTree final : public YAML::EventHandler {
     stop(place(mark), "tags are not supported: " + in_quotes(tag));
   }
 
-  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, ConfigNode::Kind kind) {
     refuse_tag(mark, tag);
     if (awaits_key()) stop(place(mark), "a list or a map cannot be a key; or a bracket is never closed");
     count(1, place(mark));
@@ -120,16 +120,16 @@ class YamlTree final : public YAML::EventHandler {
     finish(std::move(frame.node), frame.nodes, frame.height, frame.anchor, where);
   }
 
-  void leaf(Node node, YAML::anchor_t anchor) {
+  void leaf(ConfigNode node, YAML::anchor_t anchor) {
     const Where where = node.where;
     count(1, where);
     finish(std::move(node), 1, 1, anchor, where);
   }
 
-  [[nodiscard]] bool awaits_key() const { return !open_.empty() && open_.back().node.kind == Node::Kind::map && !open_.back().entry; }
+  [[nodiscard]] bool awaits_key() const { return !open_.empty() && open_.back().node.kind == ConfigNode::Kind::map && !open_.back().entry; }
 
   /// A node is complete: remember it if it has an anchor, and put it where it belongs.
-  void finish(Node node, std::size_t nodes, int height, YAML::anchor_t anchor, const Where& where) {
+  void finish(ConfigNode node, std::size_t nodes, int height, YAML::anchor_t anchor, const Where& where) {
     if (anchor != YAML::NullAnchor) {
       count(nodes, where);
       anchors_[anchor] = {node, nodes, height};
@@ -141,7 +141,7 @@ class YamlTree final : public YAML::EventHandler {
     Frame& parent = open_.back();
     parent.nodes += nodes;
     parent.height = std::max(parent.height, height + 1);
-    if (parent.node.kind == Node::Kind::list) {
+    if (parent.node.kind == ConfigNode::Kind::list) {
       parent.node.items.push_back(std::move(node));
     } else if (!parent.entry) {
       start_entry(parent, node, where);
@@ -152,8 +152,8 @@ class YamlTree final : public YAML::EventHandler {
     }
   }
 
-  void start_entry(Frame& map, const Node& key, const Where& where) {
-    if (key.kind != Node::Kind::scalar) stop(where, "a key must be a word");
+  void start_entry(Frame& map, const ConfigNode& key, const Where& where) {
+    if (key.kind != ConfigNode::Kind::scalar) stop(where, "a key must be a word");
     if (key.text == "<<" && !key.quoted) stop(where, "merge keys (<<) are not supported");
     if (!map.keys.insert(key.text).second) {
       const auto first = std::find_if(map.node.entries.begin(), map.node.entries.end(), [&](const Entry& e) { return e.key == key.text; });
@@ -182,7 +182,7 @@ std::vector<std::string> notes_for(const Source& source, int line) {
 
 }  // namespace
 
-Result<Node> read_yaml(const Source& text, const ReadLimits& limits) {
+Result<ConfigNode> read_yaml(const Source& text, const ReadLimits& limits) {
   const auto source = std::make_shared<const Source>(text);
   if (Problems problems = check_text(source, limits); !problems.empty()) return tl::make_unexpected(std::move(problems));
   YamlTree builder(source, limits);

@@ -7,8 +7,8 @@
 #include "sim/costs/collectives/collective_predictor.hpp"
 #include "sim/costs/gemm_predictor.hpp"
 #include "sim/costs/op_cost.hpp"
-#include "sim/schedule/replay_program.hpp"
 #include "sim/machine/profile.hpp"
+#include "sim/schedule/replay_program.hpp"
 
 namespace shardsim {
 

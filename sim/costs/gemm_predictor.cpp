@@ -8,9 +8,9 @@
 namespace shardsim {
 namespace {
 
-constexpr double corner = 2.0;       // p of the soft maximum: best of 1.5 to 5 on public tables of A100, H100 and H200
+constexpr double corner = 2.0;  // p of the soft maximum: best of 1.5 to 5 on public tables of A100, H100 and H200
 constexpr std::size_t neighbours = 6;
-constexpr double fade = 1.0;         // distance (in e-folds of a dimension) at which the prior "no residual" weighs as much as one point
+constexpr double fade = 1.0;  // distance (in e-folds of a dimension) at which the prior "no residual" weighs as much as one point
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
@@ -35,9 +35,7 @@ FlopRate peak_for(const Gpu& gpu, DType dtype) {
   return least;
 }
 
-Bytes touched_bytes(const MatrixProduct& p, DType dtype) {
-  return Bytes{(p.m * p.k + p.k * p.n + p.m * p.n) * p.count * size_of(dtype)};
-}
+Bytes touched_bytes(const MatrixProduct& p, DType dtype) { return Bytes{(p.m * p.k + p.k * p.n + p.m * p.n) * p.count * size_of(dtype)}; }
 
 Seconds roofline(const Gpu& gpu, const MatrixProduct& product, DType dtype) {
   const Seconds compute = product.flops() / (peak_for(gpu, dtype) * (gpu.gemm.efficiency * wave_fill(gpu, product)));
@@ -57,7 +55,9 @@ GemmPredictor::GemmPredictor(const Gpu& gpu) : gpu_(gpu) {
 
 double GemmPredictor::residual(const MatrixProduct& product) const {
   const double m = std::log(as_double(product.m)), n = std::log(as_double(product.n)), k = std::log(as_double(product.k));
-  struct Near { double distance, log_ratio; };
+  struct Near {
+    double distance, log_ratio;
+  };
   std::array<Near, neighbours> nearest;
   nearest.fill({1e30, 0});
   for (const Residual& r : residuals_) {

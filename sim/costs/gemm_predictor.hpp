@@ -29,7 +29,9 @@ class GemmPredictor {
  private:
   [[nodiscard]] double residual(const MatrixProduct& product) const;
 
-  struct Residual { double m, n, k, log_ratio; };
+  struct Residual {
+    double m, n, k, log_ratio;
+  };
   Gpu gpu_;
   std::vector<Residual> residuals_;
 };

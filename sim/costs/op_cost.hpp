@@ -15,10 +15,10 @@ inline constexpr std::size_t resource_count = 3;
 
 /// What one op costs. Ops that take no device time have a zero duration.
 struct OpCost {
-  SimTime device;                              ///< on its stream, alone on the machine
-  SimTime host;                                ///< time the host needs to issue it
-  std::array<float, resource_count> share{};   ///< of the resources, while it runs alone
-  bool compute = false;                        ///< slowed down beside collectives
+  SimTime device;                             ///< on its stream, alone on the machine
+  SimTime host;                               ///< time the host needs to issue it
+  std::array<float, resource_count> share{};  ///< of the resources, while it runs alone
+  bool compute = false;                       ///< slowed down beside collectives
   bool collective = false;
 };
 

@@ -142,8 +142,7 @@ class Accountant {
   [[nodiscard]] double mean() const {
     double sum = 0;
     for (const Row& row : rows_)
-      if (!row.control)
-        sum += static_cast<double>(sent_by_all(row)) / static_cast<double>(group_of(row).size);
+      if (!row.control) sum += static_cast<double>(sent_by_all(row)) / static_cast<double>(group_of(row).size);
     return sum;
   }
 
@@ -171,7 +170,7 @@ class Accountant {
 
   const Schedule& schedule_;
   std::vector<Row> rows_;
-  std::vector<Chosen> ways_;  // by row
+  std::vector<Chosen> ways_;           // by row
   std::int64_t most_ = 0, least_ = 0;  // the ranks that send the most and the least
 };
 

@@ -54,7 +54,7 @@ struct Meeting {
 
 class Replay {
  public:
-  Replay(std::span<const RankProgram> programs, const Machine& machine)
+  Replay(std::span<const RankProgram> programs, const ReplayOptions& machine)
       : shares_(programs.size() * resource_count), overlap_speed_(1 / (1 + machine.overlap_slowdown)) {
     ranks_.reserve(programs.size());
     for (const RankProgram& program : programs) add(program);
@@ -188,7 +188,9 @@ class Replay {
   }
 
   /// Whether it is an op of a stream whose end changes nothing but its stream.
-  [[nodiscard]] bool runs_alone(std::size_t a) const { return activities_[a].running && !is_meeting(a) && !uses_shares(running_cost(places_[a])); }
+  [[nodiscard]] bool runs_alone(std::size_t a) const {
+    return activities_[a].running && !is_meeting(a) && !uses_shares(running_cost(places_[a]));
+  }
 
   /// Lets a stream go on by itself until something else is due.
   void sprint(std::size_t a, Picoseconds until) {
@@ -317,9 +319,9 @@ class Replay {
 
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
-  std::vector<Run> activities_;       // of the meetings, then of every rank's streams
-  std::vector<Picoseconds> due_;      // by activity: when it starts or ends; apart from the rest because every event scans it
-  std::vector<Place> places_;         // by activity; nothing for meetings
+  std::vector<Run> activities_;   // of the meetings, then of every rank's streams
+  std::vector<Picoseconds> due_;  // by activity: when it starts or ends; apart from the rest because every event scans it
+  std::vector<Place> places_;     // by activity; nothing for meetings
   std::vector<Place> leaving_, early_;
   FairShare shares_;
   double overlap_speed_;
@@ -341,6 +343,8 @@ RankProgram priced_op_by_op(const Schedule& schedule, std::span<const OpCost> co
   return priced;
 }
 
-std::vector<Timeline> simulate(std::span<const RankProgram> programs, const Machine& machine) { return Replay(programs, machine).run(); }
+std::vector<Timeline> simulate(std::span<const RankProgram> programs, const ReplayOptions& machine) {
+  return Replay(programs, machine).run();
+}
 
 }  // namespace shardsim

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "sim/costs/op_cost.hpp"
 #include "sim/engine/result.hpp"
 #include "sim/machine/profile.hpp"
-#include "sim/costs/op_cost.hpp"
 #include "sim/schedule/replay_program.hpp"
 
 namespace shardsim {
@@ -17,7 +17,7 @@ namespace shardsim {
 /// programs have reached it, and all end together.
 struct RankProgram {
   std::shared_ptr<const ReplayProgram> program;
-  std::vector<OpCost> prices;                  ///< by class
+  std::vector<OpCost> prices;  ///< by class
 
   [[nodiscard]] const Schedule& schedule() const { return program->schedule(); }
   [[nodiscard]] const OpCost& cost(const ReplayOp& op) const { return prices[static_cast<std::size_t>(op.price)]; }
@@ -29,12 +29,12 @@ struct RankProgram {
 /// fewer costs than ops.
 [[nodiscard]] RankProgram priced_op_by_op(const Schedule& schedule, std::span<const OpCost> costs);
 
-struct Machine {
-  double overlap_slowdown = 0;                 ///< compute takes (1 + this) times as long while a collective runs beside it
+struct ReplayOptions {
+  double overlap_slowdown = 0;  ///< compute takes (1 + this) times as long while a collective runs beside it
 };
 
 /// Simulated step of each program. Throws std::logic_error if the programs deadlock or collectives do not match (our bug).
 /// Same input, same output on any machine: integer picoseconds, ties broken by op number, then program.
-[[nodiscard]] std::vector<Timeline> simulate(std::span<const RankProgram> programs, const Machine& machine);
+[[nodiscard]] std::vector<Timeline> simulate(std::span<const RankProgram> programs, const ReplayOptions& machine);
 
 }  // namespace shardsim

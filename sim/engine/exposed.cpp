@@ -12,8 +12,10 @@ std::vector<TimeSpan> merged(std::vector<TimeSpan> spans) {
   std::vector<TimeSpan> out;
   for (const TimeSpan& span : spans) {
     if (span.end <= span.begin) continue;
-    if (!out.empty() && span.begin <= out.back().end) out.back().end = std::max(out.back().end, span.end);
-    else out.push_back(span);
+    if (!out.empty() && span.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, span.end);
+    else
+      out.push_back(span);
   }
   return out;
 }
@@ -48,8 +50,10 @@ std::vector<TimeSpan> exposed_communication(const Schedule& schedule, const Time
   std::vector<TimeSpan> communication, work;
   for (const Slice& slice : timeline.slices) {
     const Op& op = schedule.at(slice.op);
-    if (std::holds_alternative<Communicate>(op.action)) communication.push_back({slice.begin, slice.end});
-    else if (hides_communication(op)) work.push_back({slice.begin, slice.end});
+    if (std::holds_alternative<Communicate>(op.action))
+      communication.push_back({slice.begin, slice.end});
+    else if (hides_communication(op))
+      work.push_back({slice.begin, slice.end});
   }
   for (const HostSlice& slice : timeline.host)
     if (updates_on_host(schedule.at(slice.op))) work.push_back({slice.begin, slice.end});

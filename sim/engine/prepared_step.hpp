@@ -24,7 +24,7 @@ struct PreparedStep {
   std::shared_ptr<const ReplayProgram> program;
   Traffic traffic;  ///< without the names of cost models and what the papers count
   AllocationChanges allocation_changes;
-  Memory memory;    ///< of the schedule's own buffers, without points
+  Memory memory;  ///< of the schedule's own buffers, without points
   Flops hardware_flops;
   bool timed_allocations = false;  ///< the times of the step bear on reserved memory
   /// The last that was found, if they do not. Kept by run_simulation(): a step is for one thread.

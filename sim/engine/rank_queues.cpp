@@ -17,7 +17,8 @@ RankQueues::RankQueues(const RankProgram& program)
       waiter_(ops_.size(), -1),
       queues_(program.schedule().streams.size()) {
   const std::size_t classes = program.program->examples().size();
-  if (program.prices.size() != classes) throw std::logic_error(fmt::format("{} prices for {} classes of ops", program.prices.size(), classes));
+  if (program.prices.size() != classes)
+    throw std::logic_error(fmt::format("{} prices for {} classes of ops", program.prices.size(), classes));
   timeline_.host.reserve(ops_.size());
   timeline_.slices.reserve(ops_.size());
   woken_.reserve(2 * queues_.size());
@@ -28,8 +29,10 @@ void RankQueues::advance_host() {
     const auto i = static_cast<std::int32_t>(counter_);
     const ReplayOp& next = ops_[counter_];
     const Picoseconds from = clock_;
-    if (next.stream >= 0) enqueue(i, next);
-    else if (!issue(i, next.kind)) return;
+    if (next.stream >= 0)
+      enqueue(i, next);
+    else if (!issue(i, next.kind))
+      return;
     if (clock_ != from) timeline_.host.push_back({next.op, SimTime{from}, SimTime{clock_}});
   }
 }

@@ -23,8 +23,8 @@ inline constexpr Picoseconds unknown_time = -1;
 
 /// Where a stream stands after a sprint.
 struct Sprint {
-  Picoseconds now = 0;              ///< the last event that the sprint saw to
-  bool running = false;             ///< the head of the stream runs since then; else whatever comes next is to be looked at
+  Picoseconds now = 0;   ///< the last event that the sprint saw to
+  bool running = false;  ///< the head of the stream runs since then; else whatever comes next is to be looked at
   bool slowed = false;
   Picoseconds duration = 0, due = 0;  ///< of the running head: at full speed; when it ends
 };
@@ -74,7 +74,7 @@ class RankQueues {
     std::int32_t head = -1;
     std::int16_t next_waiter = -1;  ///< the next stream that waits for the same op
     Picoseconds free_at = 0;
-    std::size_t slice = 0;          ///< of the running head
+    std::size_t slice = 0;  ///< of the running head
   };
 
   void advance_host();
@@ -117,9 +117,9 @@ class RankQueues {
   std::vector<std::int32_t> woken_;        // streams that may be able to go on
   std::size_t counter_ = 0;                // the next op of the program
   bool host_may_go_on_ = true;
-  std::int32_t awaited_ = -1;  // the op that the host waits for
-  bool awaits_all_ = false;    // the host waits for everything issued
-  Picoseconds clock_ = 0;      // of the host
+  std::int32_t awaited_ = -1;                      // the op that the host waits for
+  bool awaits_all_ = false;                        // the host waits for everything issued
+  Picoseconds clock_ = 0;                          // of the host
   std::size_t issued_count_ = 0, done_count_ = 0;  // ops that take a place in time
   Picoseconds last_done_ = 0;
   Timeline timeline_;

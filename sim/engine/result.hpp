@@ -22,13 +22,13 @@ struct TrafficRow {
   std::string group;
   Collective collective = Collective::all_reduce;
   DType dtype = DType::bf16;
-  Bytes payload;                 ///< of one call
+  Bytes payload;  ///< of one call
   std::int64_t calls = 0;
-  Bytes sent_per_rank;           ///< of all calls
+  Bytes sent_per_rank;  ///< of all calls
   std::string algorithm;
-  std::string cost_model;        ///< which model gave the time: "calibrated (H100 8 ranks ring)", "ring alpha-beta, 8 nodes" ...
+  std::string cost_model;  ///< which model gave the time: "calibrated (H100 8 ranks ring)", "ring alpha-beta, 8 nodes" ...
   bool control = false;
-  std::string bottleneck;        ///< link that holds it back: "node0.nic0 to leaf0"
+  std::string bottleneck;            ///< link that holds it back: "node0.nic0 to leaf0"
   std::int32_t multiprocessors = 0;  ///< taken from compute while it runs
 };
 
@@ -40,7 +40,7 @@ struct Traffic {
   std::vector<TrafficRow> by_group;
   Bytes control;
   double psi_units = 0;
-  Bytes textbook;                ///< what the papers count for this job
+  Bytes textbook;  ///< what the papers count for this job
   std::string textbook_differs_because;
 };
 
@@ -49,15 +49,15 @@ struct StepTime {
   Seconds host_bound;  ///< nothing else runs: the host has not issued it, or copies to or from the host hold it up
   Seconds optimizer;   ///< compute, exposed_communication, host_bound and optimizer add up to the time
   double tokens_per_second = 0, tokens_per_second_per_gpu = 0;
-  Flops model_flops, hardware_flops;   ///< per rank and step
+  Flops model_flops, hardware_flops;  ///< per rank and step
   std::string flop_convention;
   double mfu = 0, hfu = 0;
-  std::string bound_by;                ///< "compute", "communication: NIC (8 x 50 GB/s per node)", "host: kernel launches" ...
-  std::string bottleneck_link;         ///< where bound by communication: the link by name
+  std::string bound_by;         ///< "compute", "communication: NIC (8 x 50 GB/s per node)", "host: kernel launches" ...
+  std::string bottleneck_link;  ///< where bound by communication: the link by name
 };
 
 struct SimulationResult {
-  std::string scenario;            ///< file name as given
+  std::string scenario;  ///< file name as given
   std::string model_name;
   Elements parameters, trainable_parameters;
   std::int64_t world_size = 1;

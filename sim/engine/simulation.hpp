@@ -15,19 +15,20 @@ struct JobFacts {
   std::string model_name;
   Elements parameters, trainable_parameters;
   Tokens tokens_per_step_per_rank;
-  Flops model_flops_per_step;      ///< per rank, without recomputation
+  Flops model_flops_per_step;  ///< per rank, without recomputation
   std::string flop_convention;
-  DType compute = DType::bf16;     ///< peak that MFU is measured against
-  Bytes textbook_bytes;            ///< per rank and step
+  DType compute = DType::bf16;  ///< peak that MFU is measured against
+  Bytes textbook_bytes;         ///< per rank and step
 };
 
 struct Detail {
-  bool timeline = false;           ///< keep slices and memory points (traces, HTML)
+  bool timeline = false;  ///< keep slices and memory points (traces, HTML)
   /// Reserved memory by the allocator's model; without it by the simple rule of one pool a stream, ten times as fast (sweeps, plans).
   /// A capacity of zero stands for what the GPU has left.
   std::optional<AllocatorOptions> allocator = AllocatorOptions{};
 };
 
-[[nodiscard]] SimulationResult run_simulation(std::shared_ptr<const Schedule> schedule, const CostModel& costs, const JobFacts& job, Detail detail = {});
+[[nodiscard]] SimulationResult run_simulation(std::shared_ptr<const Schedule> schedule, const CostModel& costs, const JobFacts& job,
+                                              Detail detail = {});
 
 }  // namespace shardsim

@@ -12,8 +12,8 @@
 namespace shardsim {
 namespace {
 
-using Weighted = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property,
-                                       boost::property<boost::edge_weight_t, double>>;
+using Weighted =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, boost::property<boost::edge_weight_t, double>>;
 using Undirected = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS>;
 
 /// Vertices and links are 32-bit numbers; vectors want sizes.

@@ -23,16 +23,16 @@ struct Link {
 /// Devices and links of a node, or of the network between nodes.
 struct GraphPart {
   std::vector<std::string> names;
-  std::vector<Link> links;                 ///< both directions of a cable are neighbours: 2 i and 2 i + 1
-  std::vector<std::int32_t> gpus, nics;    ///< vertices, by number
+  std::vector<Link> links;               ///< both directions of a cable are neighbours: 2 i and 2 i + 1
+  std::vector<std::int32_t> gpus, nics;  ///< vertices, by number
 
-  std::int32_t vertex(const std::string& name);   ///< added where it is new
+  std::int32_t vertex(const std::string& name);  ///< added where it is new
   void join(std::int32_t a, std::int32_t b, ByteRate capacity, Seconds latency);
 };
 
 /// Where a NIC's cable ends.
 struct Attachment {
-  std::int32_t network_switch = -1;        ///< vertex of the network
+  std::int32_t network_switch = -1;  ///< vertex of the network
   ByteRate capacity;
   Seconds latency;
 };
@@ -95,9 +95,9 @@ class ClusterGraph {
   [[nodiscard]] std::string what_is_wrong(std::int64_t gpus_in_use) const;
 
   std::int64_t nodes_ = 1;
-  GraphPart node_;                          // all nodes are alike inside
+  GraphPart node_;  // all nodes are alike inside
   GraphPart network_;
-  std::vector<Attachment> attachments_;     // by node and NIC
+  std::vector<Attachment> attachments_;  // by node and NIC
   mutable RouteCache routes_inside_, routes_across_;
 
   friend class GraphBuilder;

@@ -68,14 +68,20 @@ class GraphBuilder {
   }
 
   tl::expected<ClusterGraph, std::string> build() {
-    if (topology_.node_links.empty()) add_gpus();
-    else describe_node();
+    if (topology_.node_links.empty())
+      add_gpus();
+    else
+      describe_node();
     if (problem_.empty() && cluster_.nodes > 1) {
-      if (topology_.node_links.empty()) add_nics();
-      else if (numbered(graph_.node_, "nic").empty()) add_nics_to_gpus();
+      if (topology_.node_links.empty())
+        add_nics();
+      else if (numbered(graph_.node_, "nic").empty())
+        add_nics_to_gpus();
       number_devices();
-      if (topology_.links.empty()) add_fabric();
-      else describe_network();
+      if (topology_.links.empty())
+        add_fabric();
+      else
+        describe_network();
     }
     number_devices();
     if (problem_.empty()) problem_ = graph_.what_is_wrong(cluster_.gpus_per_node);

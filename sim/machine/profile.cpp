@@ -17,7 +17,7 @@ const std::vector<std::string>& algorithms() {
 /// One map of the profile: a MapReader whose values must be above zero and, in a whole profile, present.
 class Section {
  public:
-  Section(const Node& node, Problems& problems, std::string what, Completeness completeness)
+  Section(const ConfigNode& node, Problems& problems, std::string what, Completeness completeness)
       : reader_(node, problems, std::move(what)), completeness_(completeness) {}
 
   /// A required value above zero; zero where a part lacks it.
@@ -38,15 +38,13 @@ class Section {
   void share(std::string_view key, double& value, double max = 1.0) { value = reader_.number(key, value, 0.0, max); }
 
   /// The node of a required section; nothing (and a problem, in a whole profile) where it is missing.
-  const Node* section(std::string_view key) { return present(key) ? reader_.find(key) : nullptr; }
+  const ConfigNode* section(std::string_view key) { return present(key) ? reader_.find(key) : nullptr; }
 
   MapReader& reader() { return reader_; }
   [[nodiscard]] Completeness completeness() const { return completeness_; }
 
  private:
-  bool present(std::string_view key) {
-    return completeness_ == Completeness::part ? reader_.has(key) : reader_.require(key) != nullptr;
-  }
+  bool present(std::string_view key) { return completeness_ == Completeness::part ? reader_.has(key) : reader_.require(key) != nullptr; }
 
   // A bad value is one problem: the fallback is above zero so that the range check stays silent.
   void read(std::string_view key, Bytes& value) { value = above_zero(key, reader_.bytes(key, Bytes{1})); }
@@ -69,14 +67,14 @@ class Section {
 };
 
 /// Calls `read` with each item that is a list of `size` values; anything else is a problem that shows the expected form.
-void for_each_row(const Node& list, std::size_t size, const std::string& form, Problems& problems,
-                  const std::function<void(const std::vector<Node>&)>& read) {
-  if (list.kind != Node::Kind::list) {
+void for_each_row(const ConfigNode& list, std::size_t size, const std::string& form, Problems& problems,
+                  const std::function<void(const std::vector<ConfigNode>&)>& read) {
+  if (list.kind != ConfigNode::Kind::list) {
     problems.add(list.where, "expected a list of rows " + form);
     return;
   }
-  for (const Node& row : list.items) {
-    if (row.kind == Node::Kind::list && row.items.size() == size) {
+  for (const ConfigNode& row : list.items) {
+    if (row.kind == ConfigNode::Kind::list && row.items.size() == size) {
       read(row.items);
     } else {
       problems.add(row.where, "expected a row " + form);
@@ -84,16 +82,16 @@ void for_each_row(const Node& list, std::size_t size, const std::string& form, P
   }
 }
 
-void read_gemm(const Node& node, GemmModel& gemm, Problems& problems, Completeness completeness) {
+void read_gemm(const ConfigNode& node, GemmModel& gemm, Problems& problems, Completeness completeness) {
   Section section(node, problems, "gpu.gemm", completeness);
   section.at_least_zero("launch", gemm.launch);
   section.share("efficiency", gemm.efficiency);
   section.share("memory_efficiency", gemm.memory_efficiency, 1.5);
   gemm.tile_m = section.reader().integer("tile_m", 0, 0, 4096);
   gemm.tile_n = section.reader().integer("tile_n", 0, 0, 4096);
-  if (const Node* table = section.reader().find("table")) {
+  if (const ConfigNode* table = section.reader().find("table")) {
     constexpr std::int64_t max = std::int64_t{1} << 40;
-    for_each_row(*table, 4, "[m, n, k, time]", problems, [&](const std::vector<Node>& row) {
+    for_each_row(*table, 4, "[m, n, k, time]", problems, [&](const std::vector<ConfigNode>& row) {
       const auto m = as_integer(row[0], problems, 1, max);
       const auto n = as_integer(row[1], problems, 1, max);
       const auto k = as_integer(row[2], problems, 1, max);
@@ -104,7 +102,7 @@ void read_gemm(const Node& node, GemmModel& gemm, Problems& problems, Completene
   section.reader().finish();
 }
 
-void read_peaks(const Node& node, std::map<DType, FlopRate>& peak, Problems& problems) {
+void read_peaks(const ConfigNode& node, std::map<DType, FlopRate>& peak, Problems& problems) {
   MapReader reader(node, problems, "gpu.peak");
   for (const auto& [name, type] : dtype_names)
     if (reader.has(name)) peak[type] = reader.flop_rate(name, FlopRate{});
@@ -113,14 +111,14 @@ void read_peaks(const Node& node, std::map<DType, FlopRate>& peak, Problems& pro
     if (rate <= FlopRate{}) problems.add(node.find(name_of(type))->where, "a peak must be above zero");
 }
 
-void read_gpu(const Node& node, Gpu& gpu, Problems& problems, Completeness completeness) {
+void read_gpu(const ConfigNode& node, Gpu& gpu, Problems& problems, Completeness completeness) {
   Section section(node, problems, "gpu", completeness);
   section.require("name", gpu.name);
   section.require("capacity", gpu.capacity);
   section.require("memory_bandwidth", gpu.memory_bandwidth);
   section.optional("multiprocessors", gpu.multiprocessors);
-  if (const Node* peaks = section.section("peak")) read_peaks(*peaks, gpu.peak, problems);
-  if (const Node* gemm = section.reader().find("gemm")) read_gemm(*gemm, gpu.gemm, problems, completeness);
+  if (const ConfigNode* peaks = section.section("peak")) read_peaks(*peaks, gpu.peak, problems);
+  if (const ConfigNode* gemm = section.reader().find("gemm")) read_gemm(*gemm, gpu.gemm, problems, completeness);
   section.share("attention_efficiency", gpu.attention_efficiency);
   section.share("attention_backward_efficiency", gpu.attention_backward_efficiency);
   section.share("elementwise_efficiency", gpu.elementwise_efficiency);
@@ -133,7 +131,7 @@ void read_gpu(const Node& node, Gpu& gpu, Problems& problems, Completeness compl
   section.reader().finish();
 }
 
-void read_node_shape(const Node& node, NodeShape& shape, Problems& problems, Completeness completeness) {
+void read_node_shape(const ConfigNode& node, NodeShape& shape, Problems& problems, Completeness completeness) {
   Section section(node, problems, "node", completeness);
   section.require("gpus", shape.gpus);
   section.require("ring_bandwidth", shape.ring_bandwidth);
@@ -143,7 +141,7 @@ void read_node_shape(const Node& node, NodeShape& shape, Problems& problems, Com
   section.reader().finish();
 }
 
-void read_network(const Node& node, Network& network, Problems& problems, Completeness completeness) {
+void read_network(const ConfigNode& node, Network& network, Problems& problems, Completeness completeness) {
   Section section(node, problems, "network", completeness);
   section.require("nics_per_node", network.nics_per_node);
   section.require("nic_bandwidth", network.nic_bandwidth);
@@ -156,7 +154,7 @@ void read_network(const Node& node, Network& network, Problems& problems, Comple
   section.reader().finish();
 }
 
-void read_overheads(const Node& node, Overheads& overheads, Problems& problems) {
+void read_overheads(const ConfigNode& node, Overheads& overheads, Problems& problems) {
   MapReader reader(node, problems, "overheads");
   overheads.context = reader.bytes("context", {});
   overheads.nccl_per_communicator = reader.bytes("nccl_per_communicator", {});
@@ -164,7 +162,7 @@ void read_overheads(const Node& node, Overheads& overheads, Problems& problems) 
   reader.finish();
 }
 
-Storage read_storage(const Node& node, Problems& problems) {
+Storage read_storage(const ConfigNode& node, Problems& problems) {
   Storage storage;
   Section section(node, problems, "storage", Completeness::whole);
   section.require("write_per_node", storage.write_per_node);
@@ -173,7 +171,7 @@ Storage read_storage(const Node& node, Problems& problems) {
   return storage;
 }
 
-CollectiveSegment read_segment(const Node& node, Problems& problems) {
+CollectiveSegment read_segment(const ConfigNode& node, Problems& problems) {
   CollectiveSegment result;
   Section section(node, problems, "segment", Completeness::whole);
   if (section.reader().has("limit")) result.limit = section.reader().bytes("limit", {});
@@ -184,7 +182,7 @@ CollectiveSegment read_segment(const Node& node, Problems& problems) {
 }
 
 /// Limits must rise, and only the last segment has none: otherwise some sizes would have no segment or two.
-void check_limits(const Node& list, const std::vector<CollectiveSegment>& segments, Problems& problems) {
+void check_limits(const ConfigNode& list, const std::vector<CollectiveSegment>& segments, Problems& problems) {
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const bool last = i + 1 == segments.size();
     if (segments[i].limit.has_value() == last)
@@ -194,8 +192,8 @@ void check_limits(const Node& list, const std::vector<CollectiveSegment>& segmen
   }
 }
 
-void read_samples(const Node& list, std::vector<CollectiveFit::Sample>& samples, Problems& problems) {
-  for_each_row(list, 5, "[size, min, median, p90, repetitions]", problems, [&](const std::vector<Node>& row) {
+void read_samples(const ConfigNode& list, std::vector<CollectiveFit::Sample>& samples, Problems& problems) {
+  for_each_row(list, 5, "[size, min, median, p90, repetitions]", problems, [&](const std::vector<ConfigNode>& row) {
     const auto size = as_bytes(row[0], problems);
     const auto least = as_seconds(row[1], problems);
     const auto median = as_seconds(row[2], problems);
@@ -214,7 +212,7 @@ Collective collective_from(const std::string& name) {
   return Collective::all_reduce;
 }
 
-CollectiveFit read_fit(const Node& node, Problems& problems) {
+CollectiveFit read_fit(const ConfigNode& node, Problems& problems) {
   CollectiveFit fit;
   MapReader reader(node, problems, "collective");
   std::vector<std::string> names;
@@ -225,12 +223,12 @@ CollectiveFit read_fit(const Node& node, Problems& problems) {
   fit.algorithm = reader.choice("algorithm", algorithms(), fit.algorithm);
   fit.protocol = reader.choice("protocol", {"simple", "ll", "ll128"}, "");
   fit.origin = reader.text("origin", "");
-  if (const Node* list = reader.find("segments")) {
-    if (list->kind != Node::Kind::list) problems.add(list->where, "expected a list of segments");
-    for (const Node& item : list->items) fit.segments.push_back(read_segment(item, problems));
+  if (const ConfigNode* list = reader.find("segments")) {
+    if (list->kind != ConfigNode::Kind::list) problems.add(list->where, "expected a list of segments");
+    for (const ConfigNode& item : list->items) fit.segments.push_back(read_segment(item, problems));
     check_limits(*list, fit.segments, problems);
   }
-  if (const Node* list = reader.find("samples")) read_samples(*list, fit.samples, problems);
+  if (const ConfigNode* list = reader.find("samples")) read_samples(*list, fit.samples, problems);
   constexpr double any = std::numeric_limits<double>::max();
   if (reader.has("leave_one_out_median")) fit.leave_one_out_median = reader.number("leave_one_out_median", 0, 0, any);
   if (reader.has("leave_one_out_p90")) fit.leave_one_out_p90 = reader.number("leave_one_out_p90", 0, 0, any);
@@ -239,36 +237,36 @@ CollectiveFit read_fit(const Node& node, Problems& problems) {
   return fit;
 }
 
-void read_collectives(const Node& list, std::vector<CollectiveFit>& fits, Problems& problems) {
-  if (list.kind != Node::Kind::list) return problems.add(list.where, "expected a list of collectives");
-  for (const Node& item : list.items) fits.push_back(read_fit(item, problems));
+void read_collectives(const ConfigNode& list, std::vector<CollectiveFit>& fits, Problems& problems) {
+  if (list.kind != ConfigNode::Kind::list) return problems.add(list.where, "expected a list of collectives");
+  for (const ConfigNode& item : list.items) fits.push_back(read_fit(item, problems));
 }
 
-void read_origins(const Node& node, std::map<std::string, std::string>& origins, Problems& problems) {
-  if (node.kind != Node::Kind::map) return problems.add(node.where, "expected a map from keys to origins");
+void read_origins(const ConfigNode& node, std::map<std::string, std::string>& origins, Problems& problems) {
+  if (node.kind != ConfigNode::Kind::map) return problems.add(node.where, "expected a map from keys to origins");
   for (const Entry& entry : node.entries)
     if (const auto text = as_text(entry.value, problems)) origins[entry.key] = *text;
 }
 
 }  // namespace
 
-Result<Profile> read_profile(const Node& root, Completeness completeness) {
+Result<Profile> read_profile(const ConfigNode& root, Completeness completeness) {
   Problems problems;
   Profile profile;
   if (root.where.source) profile.file = root.where.source->name;
   Section section(root, problems, "profile", completeness);
   section.optional("name", profile.name);
   section.optional("description", profile.description);
-  if (const Node* node = section.section("gpu")) read_gpu(*node, profile.gpu, problems, completeness);
-  if (const Node* node = section.section("node")) read_node_shape(*node, profile.node, problems, completeness);
-  if (const Node* node = section.section("network")) read_network(*node, profile.network, problems, completeness);
+  if (const ConfigNode* node = section.section("gpu")) read_gpu(*node, profile.gpu, problems, completeness);
+  if (const ConfigNode* node = section.section("node")) read_node_shape(*node, profile.node, problems, completeness);
+  if (const ConfigNode* node = section.section("network")) read_network(*node, profile.network, problems, completeness);
   MapReader& reader = section.reader();
-  if (const Node* node = reader.find("overheads")) read_overheads(*node, profile.overheads, problems);
-  if (const Node* node = reader.find("topology")) profile.topology = read_topology_block(*node, problems);
-  if (const Node* node = reader.find("storage")) profile.storage = read_storage(*node, problems);
+  if (const ConfigNode* node = reader.find("overheads")) read_overheads(*node, profile.overheads, problems);
+  if (const ConfigNode* node = reader.find("topology")) profile.topology = read_topology_block(*node, problems);
+  if (const ConfigNode* node = reader.find("storage")) profile.storage = read_storage(*node, problems);
   if (reader.has("price_per_gpu_hour")) profile.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, 1e6);
-  if (const Node* node = reader.find("collectives")) read_collectives(*node, profile.collectives, problems);
-  if (const Node* node = reader.find("origins")) read_origins(*node, profile.origins, problems);
+  if (const ConfigNode* node = reader.find("collectives")) read_collectives(*node, profile.collectives, problems);
+  if (const ConfigNode* node = reader.find("origins")) read_origins(*node, profile.origins, problems);
   reader.finish();
   if (!problems.empty()) return tl::unexpected(problems);
   return profile;

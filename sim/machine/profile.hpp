@@ -20,30 +20,33 @@ namespace shardsim {
 /// Time of a matrix product: launch + softmax of (FLOPs / (efficiency * peak), bytes / (memory_efficiency * HBM)), waves of tiles where
 /// `tile` is set, times a residual interpolated from `table` where measured shapes are near.
 struct GemmModel {
-  Seconds launch = microseconds(3.5);       ///< t0 of one product on the device
-  double efficiency = 0.8;                  ///< epsilon: achieved share of the peak, large products
-  double memory_efficiency = 0.8;           ///< eta: achieved share of HBM
-  std::int64_t tile_m = 0, tile_n = 0;      ///< wave quantisation; 0: none
-  struct Point { std::int64_t m, n, k; Seconds time; };
-  std::vector<Point> table;                 ///< measured points for the residual
+  Seconds launch = microseconds(3.5);   ///< t0 of one product on the device
+  double efficiency = 0.8;              ///< epsilon: achieved share of the peak, large products
+  double memory_efficiency = 0.8;       ///< eta: achieved share of HBM
+  std::int64_t tile_m = 0, tile_n = 0;  ///< wave quantisation; 0: none
+  struct Point {
+    std::int64_t m, n, k;
+    Seconds time;
+  };
+  std::vector<Point> table;  ///< measured points for the residual
 };
 
 struct Gpu {
-  std::string name;                         ///< "NVIDIA H100 SXM"
-  Bytes capacity;                           ///< memory that the driver reports
+  std::string name;  ///< "NVIDIA H100 SXM"
+  Bytes capacity;    ///< memory that the driver reports
   ByteRate memory_bandwidth;
-  std::map<DType, FlopRate> peak;           ///< dense
+  std::map<DType, FlopRate> peak;  ///< dense
   std::int32_t multiprocessors = 132;
   GemmModel gemm;
-  double attention_efficiency = 0.5;        ///< share of the peak that flash attention reaches, forward, on the FLOPs it really does
+  double attention_efficiency = 0.5;  ///< share of the peak that flash attention reaches, forward, on the FLOPs it really does
   double attention_backward_efficiency = 0.4;
-  double elementwise_efficiency = 0.85;     ///< share of HBM that memory-bound kernels reach
-  double sustained_efficiency = 1.0;        ///< share of microbenchmarked speed that a training run keeps (power, clocks, framework gaps)
-  Seconds kernel_launch = microseconds(4.5);      ///< host time to issue one kernel, the framework's share included
-  Seconds collective_launch = microseconds(15);   ///< host time to issue one collective
-  Seconds device_kernel_gap = microseconds(1);    ///< device time lost between two kernels
-  double overlap_slowdown = 0.15;           ///< compute takes (1 + this) times as long while a collective runs beside it
-  ByteRate host_link;                       ///< PCIe or C2C, one direction, pinned memory
+  double elementwise_efficiency = 0.85;       ///< share of HBM that memory-bound kernels reach
+  double sustained_efficiency = 1.0;          ///< share of microbenchmarked speed that a training run keeps (power, clocks, framework gaps)
+  Seconds kernel_launch = microseconds(4.5);  ///< host time to issue one kernel, the framework's share included
+  Seconds collective_launch = microseconds(15);  ///< host time to issue one collective
+  Seconds device_kernel_gap = microseconds(1);   ///< device time lost between two kernels
+  double overlap_slowdown = 0.15;                ///< compute takes (1 + this) times as long while a collective runs beside it
+  ByteRate host_link;                            ///< PCIe or C2C, one direction, pinned memory
 };
 
 /// T(S) = alpha + S / algbw for S <= limit (inclusive); the last segment has no limit.
@@ -58,40 +61,44 @@ struct CollectiveFit {
   Collective collective = Collective::all_reduce;
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
-  std::string algorithm = "ring";           ///< ring, tree, nvls, pat: what the library ran; unknown: the log did not say
-  std::string protocol;                     ///< simple, ll, ll128, or empty if unknown
+  std::string algorithm = "ring";  ///< ring, tree, nvls, pat: what the library ran; unknown: the log did not say
+  std::string protocol;            ///< simple, ll, ll128, or empty if unknown
   std::vector<CollectiveSegment> segments;
-  struct Sample { Bytes size; Seconds min, median, p90; std::int32_t repetitions; };
-  std::vector<Sample> samples;              ///< raw points, kept for interpolation and refits
+  struct Sample {
+    Bytes size;
+    Seconds min, median, p90;
+    std::int32_t repetitions;
+  };
+  std::vector<Sample> samples;  ///< raw points, kept for interpolation and refits
   std::string origin;
   std::optional<double> leave_one_out_median, leave_one_out_p90;  ///< relative errors of the fit
 };
 
 struct NodeShape {
   std::int32_t gpus = 8;
-  ByteRate ring_bandwidth;                  ///< bus bandwidth of a ring inside the node (NVLink, all channels)
-  Seconds intra_latency;                    ///< per ring step inside the node
+  ByteRate ring_bandwidth;  ///< bus bandwidth of a ring inside the node (NVLink, all channels)
+  Seconds intra_latency;    ///< per ring step inside the node
   Bytes host_memory;
-  ByteRate host_memory_bandwidth;           ///< DRAM of one node: CPU optimizers
+  ByteRate host_memory_bandwidth;  ///< DRAM of one node: CPU optimizers
 };
 
 struct Network {
   std::int32_t nics_per_node = 8;
-  ByteRate nic_bandwidth;                   ///< per NIC and direction
-  double efficiency = 1.0;                  ///< achieved share of line rate
-  Seconds inter_latency;                    ///< per ring step that crosses nodes
-  Seconds base_latency;                     ///< c0 of every collective
+  ByteRate nic_bandwidth;   ///< per NIC and direction
+  double efficiency = 1.0;  ///< achieved share of line rate
+  Seconds inter_latency;    ///< per ring step that crosses nodes
+  Seconds base_latency;     ///< c0 of every collective
   /// How an all-reduce runs: library (a ring; where nodes are crossed, a tree for what a ring would be slower for), ring, tree, nvls,
   /// hierarchical, or auto (what NCCL's tuner would choose).
   std::string all_reduce_algorithm = "library";
-  std::string ring_model = "alpha_beta";    ///< of rings nobody measured: alpha_beta (closed form) or stepwise (chunks and slices)
+  std::string ring_model = "alpha_beta";  ///< of rings nobody measured: alpha_beta (closed form) or stepwise (chunks and slices)
 };
 
 /// Memory that is neither tensors nor allocator: seen by the driver only, except the cuBLAS workspaces.
 struct Overheads {
-  Bytes context;                            ///< CUDA context and loaded kernels
+  Bytes context;  ///< CUDA context and loaded kernels
   Bytes nccl_per_communicator;
-  Bytes cublas_workspace;                   ///< taken from the caching allocator, so inside "allocated"
+  Bytes cublas_workspace;  ///< taken from the caching allocator, so inside "allocated"
 };
 
 struct Storage {
@@ -101,7 +108,7 @@ struct Storage {
 
 struct Profile {
   std::string name;
-  std::string file;                         ///< where it was read from
+  std::string file;  ///< where it was read from
   std::string description;
   Gpu gpu;
   NodeShape node;
@@ -110,7 +117,7 @@ struct Profile {
   std::optional<Storage> storage;
   std::optional<Topology> topology;
   std::vector<CollectiveFit> collectives;
-  std::optional<double> price_per_gpu_hour; ///< US dollars
+  std::optional<double> price_per_gpu_hour;    ///< US dollars
   std::map<std::string, std::string> origins;  ///< dotted key -> where the value is from
 };
 
@@ -119,7 +126,7 @@ enum class Completeness : std::uint8_t { whole, part };
 
 /// The profile that `root` describes; the file's name is that of the root's source. Missing required keys, unknown keys and values out
 /// of range are problems.
-[[nodiscard]] Result<Profile> read_profile(const Node& root, Completeness completeness = Completeness::whole);
+[[nodiscard]] Result<Profile> read_profile(const ConfigNode& root, Completeness completeness = Completeness::whole);
 /// The profile as YAML that read_profile gives back unchanged, numbers to the last bit. What a part lacks is left out.
 [[nodiscard]] std::string to_yaml(const Profile& profile);
 

@@ -18,7 +18,10 @@ std::string shortest(double value) {
   return {buffer.data(), end};
 }
 
-struct PrintedUnit { const char* name; double factor; };
+struct PrintedUnit {
+  const char* name;
+  double factor;
+};
 
 template <class Q, class Parse, std::size_t N>
 std::string exact(Q quantity, const std::array<PrintedUnit, N>& units, Parse parse) {
@@ -75,13 +78,19 @@ class Writer {
   Writer(std::string& out, int indent) : out_(out), indent_(indent) {}
   void line(std::string_view text) { out_ += fmt::format("{:{}}{}\n", "", indent_, text); }
   void value(std::string_view key, const std::string& text) { line(fmt::format("{}: {}", key, text)); }
-  void text(std::string_view key, const std::string& text) { if (!text.empty()) value(key, quoted(text)); }
+  void text(std::string_view key, const std::string& text) {
+    if (!text.empty()) value(key, quoted(text));
+  }
   void number(std::string_view key, double v) { value(key, shortest(v)); }
   void integer(std::string_view key, std::int64_t v) { value(key, std::to_string(v)); }
   template <class Q>
-  void amount(std::string_view key, Q v) { value(key, exact(v)); }
+  void amount(std::string_view key, Q v) {
+    value(key, exact(v));
+  }
   template <class Q>
-  void known(std::string_view key, Q v) { if (v > Q{}) amount(key, v); }
+  void known(std::string_view key, Q v) {
+    if (v > Q{}) amount(key, v);
+  }
 
  private:
   std::string& out_;

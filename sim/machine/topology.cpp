@@ -67,13 +67,13 @@ void check_endpoint(MapReader& reader, std::string_view key, const std::string& 
   if (const auto names = device_names(dot == std::string::npos ? text : text.substr(dot + 1)); !names) complain(names.error());
 }
 
-std::vector<TopologyLinks> read_links(const Node& list, bool inside, Problems& problems) {
+std::vector<TopologyLinks> read_links(const ConfigNode& list, bool inside, Problems& problems) {
   std::vector<TopologyLinks> all;
-  if (list.kind != Node::Kind::list) {
+  if (list.kind != ConfigNode::Kind::list) {
     problems.add(list.where, "expected a list of links {from: gpu[0-7], to: nvswitch0, bandwidth: 450 GB/s, latency: 0.5 us}");
     return all;
   }
-  for (const Node& item : list.items) {
+  for (const ConfigNode& item : list.items) {
     MapReader reader(item, problems, "link");
     TopologyLinks links;
     for (const auto& [key, text] : {std::pair<std::string_view, std::string*>{"from", &links.from}, {"to", &links.to}})
@@ -108,7 +108,7 @@ Names device_names(const std::string& pattern) {
   return names;
 }
 
-Topology read_topology_block(const Node& node, Problems& problems) {
+Topology read_topology_block(const ConfigNode& node, Problems& problems) {
   Topology topology;
   MapReader reader(node, problems, "topology");
   constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -118,8 +118,8 @@ Topology read_topology_block(const Node& node, Problems& problems) {
   topology.rails = reader.boolean("rails", false);
   topology.scattered = reader.choice("placement", {"packed", "scattered"}, "packed") == "scattered";
   topology.spine_latency = reader.seconds("spine_latency", topology.spine_latency);
-  if (const Node* list = reader.find("node_links")) topology.node_links = read_links(*list, true, problems);
-  if (const Node* list = reader.find("links")) topology.links = read_links(*list, false, problems);
+  if (const ConfigNode* list = reader.find("node_links")) topology.node_links = read_links(*list, true, problems);
+  if (const ConfigNode* list = reader.find("links")) topology.links = read_links(*list, false, problems);
   for (const std::string_view key : {"nodes_per_leaf", "oversubscription", "spines", "rails", "spine_latency"})
     if (!topology.links.empty() && reader.has(key))
       problems.add(reader.find(key)->where, fmt::format("'{}' and 'links' both say how the nodes are joined: choose one", key));

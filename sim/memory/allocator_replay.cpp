@@ -50,7 +50,11 @@ bool is_recorded(const Free& release, const Buffer& buffer) { return release.als
 class Replayer {
  public:
   Replayer(const Schedule& schedule, const Timeline& timeline, const AllocatorOptions& options)
-      : schedule_(schedule), timeline_(timeline), timed_(allocations_depend_on_time(schedule)), allocator_(schedule.streams.size(), options), blocks_(schedule.buffers.size(), -1) {}
+      : schedule_(schedule),
+        timeline_(timeline),
+        timed_(allocations_depend_on_time(schedule)),
+        allocator_(schedule.streams.size(), options),
+        blocks_(schedule.buffers.size(), -1) {}
 
   AllocatorReplay run(Bytes workspace, int steps) && {
     if (workspace > Bytes{}) note(allocator_.allocate(workspace, StreamId{0}, {}), Category::temporaries);

@@ -2,8 +2,8 @@
 // A schedule's allocations through the allocator's model.
 #pragma once
 
-#include "sim/memory/memory.hpp"
 #include "sim/memory/allocator.hpp"
+#include "sim/memory/memory.hpp"
 
 namespace shardsim {
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t small_segment = std::int64_t{2} << 20;  // kSmallBuffer
 constexpr std::int64_t large_limit = std::int64_t{10} << 20;   // kMinLargeAlloc: requests from here get segments of their own size
-constexpr std::int64_t large_step = std::int64_t{2} << 20;   // kRoundLarge
+constexpr std::int64_t large_step = std::int64_t{2} << 20;     // kRoundLarge
 constexpr std::int64_t address_space = std::int64_t{1} << 46;  // of one expandable segment: more than any device has
 
 std::int64_t up(std::int64_t value, std::int64_t step) { return ceil_div(value, step) * step; }

@@ -144,7 +144,9 @@ Memory fold_memory(const Schedule& schedule, std::span<const AllocationChange> c
   return memory;
 }
 
-Memory fold_memory(const Schedule& schedule, std::int64_t granularity) { return fold_memory(schedule, allocation_changes(schedule, granularity)); }
+Memory fold_memory(const Schedule& schedule, std::int64_t granularity) {
+  return fold_memory(schedule, allocation_changes(schedule, granularity));
+}
 
 MemoryTimeline memory_timeline(AllocationChanges changes, const Timeline& timeline) {
   std::vector<SimTime> times(changes->size());

@@ -39,20 +39,20 @@ struct MemoryTimeline {
 
 struct Memory {
   Bytes peak;
-  OpId peak_op;                  ///< the allocation that reached it
-  std::string peak_at;           ///< "FSDP::copy_out(model.layers.31), backward of micro-batch 1"
+  OpId peak_op;         ///< the allocation that reached it
+  std::string peak_at;  ///< "FSDP::copy_out(model.layers.31), backward of micro-batch 1"
   Phase peak_phase = Phase::forward;
   Bytes capacity;
   bool fits = true;
-  ByCategory persistent{};       ///< parameters, gradients and states alive together at the end of backward
-  Bytes resident;                ///< allocated after the step
+  ByCategory persistent{};  ///< parameters, gradients and states alive together at the end of backward
+  Bytes resident;           ///< allocated after the step
   ByCategory at_peak{};
-  ByCategory before{};           ///< allocated when the step begins
+  ByCategory before{};  ///< allocated when the step begins
   Bytes reserved_peak;
   Bytes overhead;
   Bytes device_peak;
-  Bytes host_pinned;             ///< pinned host memory of the rank (offload)
-  MemoryTimeline timeline;             ///< filled when asked for
+  Bytes host_pinned;        ///< pinned host memory of the rank (offload)
+  MemoryTimeline timeline;  ///< filled when asked for
 };
 
 /// Calls visit(time, op, allocated) after each change of device memory in the step.

@@ -24,14 +24,14 @@ struct MemoryChange {
   std::vector<std::string> assignments;  ///< as for --set
   Bytes device_peak;
   bool fits = true;
-  double time = 0;                       ///< of a token on a GPU, relative: 0.2 is a fifth slower
-  double traffic = 0;                    ///< bytes sent a token, relative
+  double time = 0;     ///< of a token on a GPU, relative: 0.2 is a fifth slower
+  double traffic = 0;  ///< bytes sent a token, relative
 };
 
 struct MemoryExplanation {
-  std::vector<MemoryTerm> terms;         ///< largest first; without those that are zero on either number of ranks
-  std::vector<MemoryChange> changes;     ///< that lower the peak, cheapest in time first
-  std::optional<std::size_t> cheapest;   ///< of them: that makes the job fit, or lowers the peak by a twentieth where it fits already
+  std::vector<MemoryTerm> terms;        ///< largest first; without those that are zero on either number of ranks
+  std::vector<MemoryChange> changes;    ///< that lower the peak, cheapest in time first
+  std::optional<std::size_t> cheapest;  ///< of them: that makes the job fit, or lowers the peak by a twentieth where it fits already
   std::int64_t tried = 0;
 };
 

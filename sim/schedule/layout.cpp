@@ -11,7 +11,8 @@ namespace shardsim {
 namespace {
 
 const ParameterShape& shape_of(ParameterId id, std::span<const ParameterShape> shapes) {
-  if (!id.valid() || static_cast<std::size_t>(id.index) >= shapes.size()) throw std::logic_error("a layout names a parameter that the model does not have");
+  if (!id.valid() || static_cast<std::size_t>(id.index) >= shapes.size())
+    throw std::logic_error("a layout names a parameter that the model does not have");
   return shapes[static_cast<std::size_t>(id.index)];
 }
 
@@ -54,8 +55,8 @@ Expansion flat_shard(const Expansion& whole, std::int64_t n, std::int64_t part) 
 }
 
 /// Appends what part `part` of n holds of every parameter.
-void append_part(Expansion& out, const Layout& layout, std::span<const ParameterId> ids, std::span<const ParameterShape> shapes, std::int64_t part,
-                 bool padded) {
+void append_part(Expansion& out, const Layout& layout, std::span<const ParameterId> ids, std::span<const ParameterShape> shapes,
+                 std::int64_t part, bool padded) {
   for (ParameterId id : ids) {
     const ParameterShape& shape = shape_of(id, shapes);
     const bool rows = layout.partition == Layout::Partition::rows;
@@ -85,13 +86,15 @@ Expansion expand(const Layout& layout, std::span<const ParameterId> ids, std::sp
   if (layout.n < 1 || layout.stride < 1 || layout.align < 1 || layout.multiple < 1) throw std::logic_error("a layout without parts");
   const std::int64_t part = (rank / layout.stride) % layout.n;
   switch (layout.partition) {
-    case Layout::Partition::none: return slice(one_after_another(layout, ids, shapes), layout);
+    case Layout::Partition::none:
+      return slice(one_after_another(layout, ids, shapes), layout);
     case Layout::Partition::flat: {
       const Expansion whole = slice(one_after_another(layout, ids, shapes), layout);
       return layout.shard ? flat_shard(whole, layout.n, part) : whole;
     }
     case Layout::Partition::each:
-    case Layout::Partition::rows: return slice(rank_major(layout, ids, shapes, part), layout);
+    case Layout::Partition::rows:
+      return slice(rank_major(layout, ids, shapes, part), layout);
   }
   throw std::logic_error("a layout of no known partition");
 }
@@ -113,7 +116,8 @@ std::vector<Overlap> overlaps(const std::vector<Piece>& source, const std::vecto
       const Piece& from = *it->second;
       const std::int64_t first = std::max(from.first, to.first);
       const std::int64_t last = std::min(from.first + from.count, to.first + to.count);
-      if (first < last) found.push_back({to.parameter, first, last - first, from.offset + first - from.first, to.offset + first - to.first});
+      if (first < last)
+        found.push_back({to.parameter, first, last - first, from.offset + first - from.first, to.offset + first - to.first});
     }
   }
   return found;

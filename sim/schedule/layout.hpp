@@ -28,7 +28,7 @@ struct Piece {
 /// Elements that two buffers share: `count` of them, contiguous in both.
 struct Overlap {
   ParameterId parameter;
-  std::int64_t first = 0;   ///< in the parameter
+  std::int64_t first = 0;  ///< in the parameter
   std::int64_t count = 0;
   std::int64_t source = 0;  ///< offset in the first buffer
   std::int64_t target = 0;  ///< offset in the second
@@ -46,7 +46,8 @@ struct Expansion {
 ///               taken first, then a flat shard is cut out of it (parts differ by at most one element, the longer ones first)
 ///   each, rows  rank-major; every part is padded to the longest, unless `unpadded`; a slice counts elements of the stored buffer
 /// Throws std::logic_error for a layout that cannot be (no parts, a slice beyond the end): a bug of the strategy.
-[[nodiscard]] Expansion expand(const Layout& layout, std::span<const ParameterId> ids, std::span<const ParameterShape> shapes, std::int64_t rank);
+[[nodiscard]] Expansion expand(const Layout& layout, std::span<const ParameterId> ids, std::span<const ParameterShape> shapes,
+                               std::int64_t rank);
 [[nodiscard]] Expansion expand(const Schedule& schedule, LayoutId layout, std::span<const ParameterShape> shapes);
 
 /// The elements that stand in both, in the order of the second.

@@ -31,13 +31,13 @@ enum class Category : std::uint8_t {
   unsharded_gradients,    ///< as autograd leaves them, before reduction to a shard
   communication_buffers,  ///< inputs and outputs of collectives, buckets
   activations,
-  logits,                 ///< logits, their copies and gradients
+  logits,  ///< logits, their copies and gradients
   temporaries,
 };
 inline constexpr std::size_t category_count = 9;
 inline constexpr std::array<std::string_view, category_count> category_names{
-    "parameters", "gradients", "optimizer_states", "unsharded_parameters", "unsharded_gradients",
-    "communication_buffers", "activations", "logits", "temporaries"};
+    "parameters",  "gradients", "optimizer_states", "unsharded_parameters", "unsharded_gradients", "communication_buffers",
+    "activations", "logits",    "temporaries"};
 [[nodiscard]] constexpr std::string_view name_of(Category c) { return category_names[static_cast<std::size_t>(c)]; }
 
 enum class Phase : std::uint8_t { forward, backward, step };
@@ -65,10 +65,10 @@ struct Layout {
   };
   ParameterSpan parameters{};
   Partition partition = Partition::none;
-  bool shard = false;          ///< only the part of the rank that runs the schedule; else the parts of all n ranks
-  bool unpadded = false;       ///< of a `rows` or `each` shard: without the padding of the last owners (.grad, optimizer states)
-  std::int32_t n = 1;          ///< parts
-  std::int32_t stride = 1;     ///< part index of rank r is (r / stride) % n: 1 for a shard group of neighbours
+  bool shard = false;       ///< only the part of the rank that runs the schedule; else the parts of all n ranks
+  bool unpadded = false;    ///< of a `rows` or `each` shard: without the padding of the last owners (.grad, optimizer states)
+  std::int32_t n = 1;       ///< parts
+  std::int32_t stride = 1;  ///< part index of rank r is (r / stride) % n: 1 for a shard group of neighbours
   std::int32_t align = 1;
   std::int32_t multiple = 1;
   /// Only elements [first, first + length) of the (unsharded) flat layout; length 0 means all. For slices of buckets that ranks own.
@@ -86,13 +86,13 @@ enum class Role : std::uint8_t {
 /// A short text made of a verb and the unit it is about; printed as "verb(unit)". Equal to the library's profiler labels where it has them.
 struct Label {
   const char* verb = "";  ///< a string literal
-  UnitId unit{};            ///< index into Schedule::units
+  UnitId unit{};          ///< index into Schedule::units
 };
 
 /// A tensor of the model that a buffer holds for the micro-batch under way: an activation or its gradient.
 struct TensorRef {
-  std::int32_t layer = -1;    ///< -1: the buffer holds no tensor
-  std::int32_t tensor = -1;   ///< index into LayerType::tensors; the output of a layer is the input of the next
+  std::int32_t layer = -1;   ///< -1: the buffer holds no tensor
+  std::int32_t tensor = -1;  ///< index into LayerType::tensors; the output of a layer is the input of the next
   bool gradient = false;
 };
 
@@ -103,9 +103,9 @@ struct Buffer {
   bool persistent = false;  ///< alive after the step, and before it too unless an op allocates it (states made lazily by the first step)
   bool host = false;        ///< in pinned host memory (offload): not counted as GPU memory
   DType dtype = DType::bf16;
-  StreamId pool{};            ///< the stream whose allocator pool it comes from
-  LayoutId layout{};          ///< none for opaque contents (activations, scratch)
-  Elements elements{};        ///< with padding
+  StreamId pool{};      ///< the stream whose allocator pool it comes from
+  LayoutId layout{};    ///< none for opaque contents (activations, scratch)
+  Elements elements{};  ///< with padding
   /// A view: takes no memory of its own, starts `view_offset` elements into that buffer, is alive while that buffer is; never allocated
   /// or freed. For buckets that are filled again and again (DeepSpeed's ipg buffer).
   BufferId view_of{};
@@ -114,7 +114,9 @@ struct Buffer {
   [[nodiscard]] Bytes size() const { return bytes(elements, dtype); }
 };
 
-struct Stream { std::string name; };
+struct Stream {
+  std::string name;
+};
 
 /// Ranks r0, r0 + stride, ... , r0 + (size - 1) stride, for every r0 that makes them a partition of the world.
 struct Group {
@@ -153,10 +155,11 @@ struct Communicate {
   Reduction reduction = Reduction::sum;
   bool control = false;   ///< a scalar, a flag or a map: control bytes, not traffic
   std::int32_t root = 0;  ///< of broadcast and reduce: index in the group
-  Elements payload{};       ///< of the full buffer, padded
-  BufferId source{};        ///< all-gather: the shard (none: own part of target, in place); reduce-scatter: the full buffer
-  BufferId target{};        ///< all-gather: the full buffer; reduce-scatter: the shard (none: own part of source, in place); others: the buffer, in place
-  Elements offset{};        ///< where the payload starts in the full buffer
+  Elements payload{};     ///< of the full buffer, padded
+  BufferId source{};      ///< all-gather: the shard (none: own part of target, in place); reduce-scatter: the full buffer
+  BufferId target{};  ///< all-gather: the full buffer; reduce-scatter: the shard (none: own part of source, in place); others: the buffer,
+                      ///< in place
+  Elements offset{};  ///< where the payload starts in the full buffer
 };
 
 enum class CopyPath : std::uint8_t { device, to_host, to_device };
@@ -165,14 +168,16 @@ enum class CopyPath : std::uint8_t { device, to_host, to_device };
 struct Copy {
   BufferId source{};  ///< none: fill the target with zeros
   BufferId target{};
-  Elements count{};   ///< elements moved, for the cost
+  Elements count{};  ///< elements moved, for the cost
   CopyPath path = CopyPath::device;
   bool accumulate = false;
   std::int32_t kernels = 1;
   double scale = 1;
 };
 
-struct Allocate { BufferId buffer; };
+struct Allocate {
+  BufferId buffer;
+};
 /// Ends the buffer's life in host order. If `also_used_by` names a stream (record_stream), the pool gets the block back only when that
 /// stream has passed this point.
 struct Free {
@@ -181,9 +186,13 @@ struct Free {
 };
 
 /// Later ops of the op's stream start after `op` is done.
-struct Wait { OpId op; };
+struct Wait {
+  OpId op;
+};
 /// The host issues nothing more until `op` is done.
-struct HostWait { OpId op; };
+struct HostWait {
+  OpId op;
+};
 /// The host waits for everything issued so far.
 struct Synchronize {};
 
@@ -193,12 +202,12 @@ enum class OptimizerKind : std::uint8_t { sgd, momentum, adam, adamw, adamw_8bit
 struct Update {
   OptimizerKind optimizer = OptimizerKind::adamw;
   Elements count{};
-  WorkId work{};             ///< bytes of the element-wise kernels and, for muon, the products of Newton-Schulz
+  WorkId work{};  ///< bytes of the element-wise kernels and, for muon, the products of Newton-Schulz
   BufferId parameters{};
   BufferId gradients{};
-  BufferId first_moment{};   ///< none where the optimizer has none
+  BufferId first_moment{};  ///< none where the optimizer has none
   BufferId second_moment{};
-  bool on_host = false;    ///< CPU optimizer: the host is busy meanwhile
+  bool on_host = false;  ///< CPU optimizer: the host is busy meanwhile
 };
 
 using Action = std::variant<Compute, Communicate, Copy, Allocate, Free, Wait, HostWait, Synchronize, Update>;
@@ -212,13 +221,13 @@ struct Op {
 };
 
 struct Schedule {
-  std::string strategy{};       ///< "fsdp2"
-  std::string semantics{};      ///< "framework" or "textbook"
-  std::string library{};        ///< "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)"; "textbook: ZeRO paper, section 7" ...
+  std::string strategy{};         ///< "fsdp2"
+  std::string semantics{};        ///< "framework" or "textbook"
+  std::string library{};          ///< "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)"; "textbook: ZeRO paper, section 7" ...
   std::string differs_because{};  ///< one line: why the traffic differs from the textbook's; empty if it does not
   std::vector<std::string> warnings{};
   std::int64_t world_size = 1;
-  std::int64_t rank = 0;        ///< the rank whose program this is
+  std::int64_t rank = 0;  ///< the rank whose program this is
   std::int32_t micro_batches = 1;
 
   std::vector<std::string> units{};  ///< names that labels refer to
@@ -254,7 +263,9 @@ struct Schedule {
 [[nodiscard]] std::string to_text(const Schedule& schedule);
 
 template <class... Fs>
-struct Overloaded : Fs... { using Fs::operator()...; };
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 

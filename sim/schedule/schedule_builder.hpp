@@ -38,8 +38,8 @@ class ScheduleBuilder {
   OpId communicate(Label label, StreamId stream, Communicate action);
   OpId copy(Label label, StreamId stream, Copy action);
   OpId update(Label label, StreamId stream, Update action);
-  BufferId allocate(Buffer buffer);        ///< declares and allocates
-  void allocate(BufferId buffer);          ///< allocates a declared buffer
+  BufferId allocate(Buffer buffer);  ///< declares and allocates
+  void allocate(BufferId buffer);    ///< allocates a declared buffer
   void free(BufferId buffer, StreamId also_used_by = {});
 
   /// Later ops of `stream` start after `op` (nothing if `op` is none or is the stream's own).

@@ -22,8 +22,8 @@ struct HostSlice {
 };
 
 struct Timeline {
-  std::vector<Slice> slices;       ///< by begin, then op
-  std::vector<HostSlice> host;     ///< when the host issued, or waited for, what; ops that took it no time are left out
+  std::vector<Slice> slices;    ///< by begin, then op
+  std::vector<HostSlice> host;  ///< when the host issued, or waited for, what; ops that took it no time are left out
   SimTime end;
 };
 

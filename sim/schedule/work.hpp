@@ -34,9 +34,9 @@ struct FlashAttention {
 struct Work {
   std::vector<MatrixProduct> products;
   std::vector<FlashAttention> attention;
-  Bytes memory;                 ///< bytes read and written by memory-bound kernels (norms, activations, casts, copies)
-  std::int32_t kernels = 0;     ///< launches by the host
-  DType dtype = DType::bf16;    ///< of the matrix products
+  Bytes memory;               ///< bytes read and written by memory-bound kernels (norms, activations, casts, copies)
+  std::int32_t kernels = 0;   ///< launches by the host
+  DType dtype = DType::bf16;  ///< of the matrix products
 
   [[nodiscard]] Flops flops() const {
     Flops sum;

@@ -19,11 +19,18 @@ constexpr std::int64_t engine_bucket = 500'000'000;
 class Bf16Optimizer final : public Hooks {
  public:
   Bf16Optimizer(Program& program, const Zero12Config& config)
-      : program_(program), build_(program.build), config_(config), groups_(program, {.model = config.model, .master = config.master, .round_robin = false}),
+      : program_(program),
+        build_(program.build),
+        config_(config),
+        groups_(program, {.model = config.model, .master = config.master, .round_robin = false}),
         lp_gradients_(program.model().parameters->size()) {
     for (const FlatGroup& group : groups_.all())
-      hp_gradients_.push_back(build_.buffer({.label = {"fp32_groups_gradients_flat", group.name}, .category = Category::gradients, .persistent = true,
-                                             .dtype = config_.accumulation, .layout = build_.schedule().at(group.bit16).layout, .elements = group.flat}));
+      hp_gradients_.push_back(build_.buffer({.label = {"fp32_groups_gradients_flat", group.name},
+                                             .category = Category::gradients,
+                                             .persistent = true,
+                                             .dtype = config_.accumulation,
+                                             .layout = build_.schedule().at(group.bit16).layout,
+                                             .elements = group.flat}));
   }
 
   void begin_forward(std::int32_t micro_batch) override { boundary_ = micro_batch + 1 == program_.micro_batches(); }
@@ -33,13 +40,19 @@ class Bf16Optimizer final : public Hooks {
     std::int32_t kernels = 1;  // one foreach launch for all
     for (ParameterId p : all())
       if (gradient(p).valid())
-        build_.copy({"BF16_Optimizer::clear_lp_grads", unit(p)}, current_stream, {.target = gradient(p), .count = count(p), .kernels = std::exchange(kernels, 0)});
+        build_.copy({"BF16_Optimizer::clear_lp_grads", unit(p)}, current_stream,
+                    {.target = gradient(p), .count = count(p), .kernels = std::exchange(kernels, 0)});
   }
 
   void produce_gradient(ParameterId p) override {
     if (gradient(p).valid()) return;
-    gradient(p) = build_.allocate({.label = {".grad", unit(p)}, .category = Category::gradients, .role = Role::gradient, .dtype = config_.model,
-                                   .pool = current_stream, .layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))}), .elements = count(p)});
+    gradient(p) = build_.allocate({.label = {".grad", unit(p)},
+                                   .category = Category::gradients,
+                                   .role = Role::gradient,
+                                   .dtype = config_.model,
+                                   .pool = current_stream,
+                                   .layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))}),
+                                   .elements = count(p)});
   }
 
   /// backward_epilogue: update_hp_grads; at the accumulation boundary the engine all-reduces.
@@ -57,10 +70,12 @@ class Bf16Optimizer final : public Hooks {
     for (std::size_t i = 0; i < hp_gradients_.size(); ++i)
       groups_.all()[i].optimizer->emit({{{hp_gradients_[i]}, {groups_.all()[i].partition}}});
     for (const FlatGroup& group : groups_.all())
-      build_.copy({"BF16_Optimizer::update_lp_params", group.name}, current_stream, {.source = group.master, .target = group.bit16, .count = group.partition});
+      build_.copy({"BF16_Optimizer::update_lp_params", group.name}, current_stream,
+                  {.source = group.master, .target = group.bit16, .count = group.partition});
     groups_.all_gather();
     for (std::size_t i = 0; i < hp_gradients_.size(); ++i)
-      build_.copy({"BF16_Optimizer::clear_hp_grads", groups_.all()[i].name}, current_stream, {.target = hp_gradients_[i], .count = groups_.all()[i].flat});
+      build_.copy({"BF16_Optimizer::clear_hp_grads", groups_.all()[i].name}, current_stream,
+                  {.target = hp_gradients_[i], .count = groups_.all()[i].flat});
     for (ParameterId p : all()) {
       if (gradient(p).valid()) build_.free(gradient(p));
       gradient(p) = {};
@@ -92,9 +107,11 @@ class Bf16Optimizer final : public Hooks {
     reduce(first_expert, sizes.size());  // _reduce_expert_gradients
   }
 
-  /// Flattened where there are several groups; cast to the communication dtype; all-reduced, then divided (postscale); cast and copied back.
+  /// Flattened where there are several groups; cast to the communication dtype; all-reduced, then divided (postscale); cast and copied
+  /// back.
   void allreduce_and_copy(const BucketRange& range) {
-    const UnitId name = build_.unit("param group " + std::to_string(range.begin) + (range.end > range.begin + 1 ? " to " + std::to_string(range.end - 1) : ""));
+    const UnitId name = build_.unit("param group " + std::to_string(range.begin) +
+                                    (range.end > range.begin + 1 ? " to " + std::to_string(range.end - 1) : ""));
     std::vector<ParameterId> ids;
     Elements elements;
     for (std::size_t i = range.begin; i < range.end; ++i) {
@@ -104,7 +121,12 @@ class Bf16Optimizer final : public Hooks {
     }
     const LayoutId layout = build_.layout({.parameters = build_.parameters(ids)});
     const auto temporary = [&](const char* verb, DType dtype) {
-      return build_.allocate({.label = {verb, name}, .category = Category::communication_buffers, .dtype = dtype, .pool = current_stream, .layout = layout, .elements = elements});
+      return build_.allocate({.label = {verb, name},
+                              .category = Category::communication_buffers,
+                              .dtype = dtype,
+                              .pool = current_stream,
+                              .layout = layout,
+                              .elements = elements});
     };
     BufferId wire = hp_gradients_[range.begin], flat, cast;
     if (range.end > range.begin + 1) {
@@ -125,7 +147,8 @@ class Bf16Optimizer final : public Hooks {
     build_.copy({"tensor.mul_", name}, current_stream,
                 {.source = wire, .target = wire, .count = elements, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     if (cast.valid()) {
-      build_.copy({"tensor.copy_", name}, current_stream, {.source = cast, .target = flat.valid() ? flat : hp_gradients_[range.begin], .count = elements});
+      build_.copy({"tensor.copy_", name}, current_stream,
+                  {.source = cast, .target = flat.valid() ? flat : hp_gradients_[range.begin], .count = elements});
       build_.free(cast);
     }
     if (!flat.valid()) return;
@@ -146,7 +169,8 @@ class Bf16Optimizer final : public Hooks {
     Work norm;
     norm.memory = bytes(elements, config_.accumulation);
     norm.kernels = tensors + 2;
-    build_.host_wait({"global_norm.item", {}}, build_.compute({"BF16_Optimizer::get_grads_for_norm", {}}, build_.work(std::move(norm)), Pass::backward, {}));
+    build_.host_wait({"global_norm.item", {}},
+                     build_.compute({"BF16_Optimizer::get_grads_for_norm", {}}, build_.work(std::move(norm)), Pass::backward, {}));
     if (!program_.training().optimizer.clip_grad_norm) return;
     Work scale;
     scale.memory = bytes(2 * elements, config_.accumulation);

@@ -9,7 +9,8 @@ namespace shardsim {
 namespace {
 
 constexpr std::size_t max_ongoing_fetch_events = 2;
-/// qwZ: one fp32 scale for each group of int8 values. Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer (target group size).
+/// qwZ: one fp32 scale for each group of int8 values. Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer (target group
+/// size).
 constexpr std::int64_t quantization_group = 8000;
 
 }  // namespace
@@ -76,7 +77,8 @@ void ParameterCoordinator::set_trace(std::vector<std::int32_t> order) {
   trace_ = std::move(order);
   queue_.clear();
   for (std::size_t step = 0; step < trace_.size(); ++step)
-    for (ParameterId p : submodules_[static_cast<std::size_t>(trace_[step])].parameters) queue_.push_back({p, static_cast<std::int64_t>(step)});
+    for (ParameterId p : submodules_[static_cast<std::size_t>(trace_[step])].parameters)
+      queue_.push_back({p, static_cast<std::int64_t>(step)});
 }
 
 void ParameterCoordinator::reset_step(bool complete) {
@@ -135,8 +137,11 @@ void ParameterCoordinator::all_gather_in_group(const std::vector<ParameterId>& p
     std::int32_t kernels = 1;  // one torch.cat
     for (ParameterId p : parameters)
       build_.copy({"cat partitions", name}, allgather_,
-                  {.source = own(p), .target = handle.flat, .count = each_padded(program_.model().at(p), n) / n,
-                   .path = offload ? CopyPath::to_device : CopyPath::device, .kernels = std::exchange(kernels, 0)});
+                  {.source = own(p),
+                   .target = handle.flat,
+                   .count = each_padded(program_.model().at(p), n) / n,
+                   .path = offload ? CopyPath::to_device : CopyPath::device,
+                   .kernels = std::exchange(kernels, 0)});
     gather.target = handle.flat;
   }
   if (config_.quantized_weights && !handle.secondary) {
@@ -175,15 +180,14 @@ void ParameterCoordinator::gather_between_nodes(Elements payload, UnitId name) {
 /// A small parameter that is gathered while its release rules apply (not while the trace is recorded) stays from then on.
 BufferId ParameterCoordinator::allocate_full(ParameterId p, const RankGroup& ranks) {
   const bool stays = at(p).persistent && complete_;
-  const BufferId full =
-      build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", program_.unit(p)},
-                     .category = Category::unsharded_parameters,
-                     .role = Role::parameter,
-                     .persistent = stays,
-                     .dtype = config_.parameters,
-                     .pool = allgather_,
-                     .layout = each({p}, ranks, false),
-                     .elements = each_padded(program_.model().at(p), ranks.ranks)});
+  const BufferId full = build_.buffer({.label = {stays ? "persistent parameter" : "gathered parameter", program_.unit(p)},
+                                       .category = Category::unsharded_parameters,
+                                       .role = Role::parameter,
+                                       .persistent = stays,
+                                       .dtype = config_.parameters,
+                                       .pool = allgather_,
+                                       .layout = each({p}, ranks, false),
+                                       .elements = each_padded(program_.model().at(p), ranks.ranks)});
   build_.allocate(full);
   return full;
 }
@@ -208,7 +212,8 @@ void ParameterCoordinator::rebuild(Handle& handle) {
   const RankGroup& ranks = ranks_of(handle);
   for (ParameterId p : handle.parameters) {
     at(p).full = allocate_full(p, ranks);
-    build_.copy({"rebuild parameter", program_.unit(p)}, allgather_, {.source = handle.flat, .target = at(p).full, .count = Elements{numel(p)}});
+    build_.copy({"rebuild parameter", program_.unit(p)}, allgather_,
+                {.source = handle.flat, .target = at(p).full, .count = Elements{numel(p)}});
   }
 }
 
@@ -229,7 +234,8 @@ void ParameterCoordinator::prefetch(const Submodule& submodule) {
   while (queue_front_ < queue_.size() && prefetching < limit) {
     const QueueEntry entry = queue_[queue_front_++];
     at(entry.parameter).fetched_for_step = entry.step;
-    if (at(entry.parameter).status != Status::not_available || std::find(chosen.begin(), chosen.end(), entry.parameter) != chosen.end()) continue;
+    if (at(entry.parameter).status != Status::not_available || std::find(chosen.begin(), chosen.end(), entry.parameter) != chosen.end())
+      continue;
     chosen.push_back(entry.parameter);
     prefetching += numel(entry.parameter);
   }
@@ -243,7 +249,8 @@ std::vector<ParameterId> ParameterCoordinator::to_release(const Submodule& submo
   for (ParameterId p : submodule.parameters)
     if (!at(p).persistent && step_ >= at(p).fetched_for_step) release.push_back(p);
   std::int64_t traversed = 0;
-  for (auto step = static_cast<std::size_t>(step_); step < trace_.size() && !release.empty() && traversed < config_.max_reuse_distance; ++step)
+  for (auto step = static_cast<std::size_t>(step_); step < trace_.size() && !release.empty() && traversed < config_.max_reuse_distance;
+       ++step)
     for (ParameterId p : submodules_[static_cast<std::size_t>(trace_[step])].parameters) {
       std::erase(release, p);
       traversed += numel(p);
@@ -273,8 +280,9 @@ void ParameterCoordinator::make_secondary(ParameterId p) {
                                      .pool = default_stream,
                                      .layout = each({p}, hpz_group_, true),
                                      .elements = count});
-  build_.host_wait({"DeepSpeed::secondary partition", name},
-                   build_.copy({"secondary partition", name}, default_stream, {.source = at(p).full, .target = at(p).secondary, .count = count}));
+  build_.host_wait(
+      {"DeepSpeed::secondary partition", name},
+      build_.copy({"secondary partition", name}, default_stream, {.source = at(p).full, .target = at(p).secondary, .count = count}));
 }
 
 void ParameterCoordinator::drop_secondary() {

@@ -10,7 +10,9 @@ constexpr int zero1_stage = 1;
 
 std::string zero1_differs(const Job& job) {
   const Zero12Config config = zero12_config(job, zero1_stage);
-  if (uses_bf16_optimizer(config)) return "BF16_Optimizer all-reduces the gradients in the communication dtype where the paper reduce-scatters them in the accumulation dtype";
+  if (uses_bf16_optimizer(config))
+    return "BF16_Optimizer all-reduces the gradients in the communication dtype where the paper reduce-scatters them in the accumulation "
+           "dtype";
   if (all_reduces(config)) return "DeepSpeed all-reduces the gradients where the paper reduce-scatters";
   if (config.communication != job.training.precision.gradients) return "gradients are reduced in the communication dtype";
   return {};

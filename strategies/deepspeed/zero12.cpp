@@ -53,7 +53,8 @@ class DeepSpeedZeroOptimizer final : public Hooks {
   void produce_gradient(ParameterId p) override {
     if (of(gradients_, p).valid()) return;
     const bool kept = config_.stage == 1 && !config_.separate_accumulation();
-    of(gradients_, p) = per_parameter(".grad", p, kept ? Category::gradients : Category::unsharded_gradients, Role::gradient, config_.model);
+    of(gradients_, p) =
+        per_parameter(".grad", p, kept ? Category::gradients : Category::unsharded_gradients, Role::gradient, config_.model);
   }
 
   /// process_gradients.
@@ -98,8 +99,13 @@ class DeepSpeedZeroOptimizer final : public Hooks {
   }
 
   [[nodiscard]] BufferId per_parameter(const char* verb, ParameterId p, Category category, Role role, DType dtype) {
-    return build_.allocate({.label = {verb, unit(p)}, .category = category, .role = role, .dtype = dtype, .pool = current_stream,
-                            .layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))}), .elements = count(p)});
+    return build_.allocate({.label = {verb, unit(p)},
+                            .category = category,
+                            .role = role,
+                            .dtype = dtype,
+                            .pool = current_stream,
+                            .layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))}),
+                            .elements = count(p)});
   }
 
   void free_one(std::vector<BufferId>& buffers, ParameterId p, StreamId also_used_by = {}) {
@@ -116,7 +122,8 @@ class DeepSpeedZeroOptimizer final : public Hooks {
     BufferId& sum = of(grad_accum_, p);
     const bool first = !sum.valid();
     if (first) sum = per_parameter("grad_accum", p, Category::gradients, Role::none, config_.accumulation);
-    build_.copy({"grad_accum.add_", unit(p)}, current_stream, {.source = of(gradients_, p), .target = sum, .count = count(p), .accumulate = !first});
+    build_.copy({"grad_accum.add_", unit(p)}, current_stream,
+                {.source = of(gradients_, p), .target = sum, .count = count(p), .accumulate = !first});
     free_one(gradients_, p);
   }
 
@@ -172,7 +179,8 @@ class DeepSpeedZeroOptimizer final : public Hooks {
     for (ParameterId p : bucket.parameters) tensors.push_back(of(config_.separate_accumulation() ? grad_accum_ : gradients_, p));
     reducer_.buffered_reduce_fallback(tensors, bucket);
     if (config_.stage == 1) return;
-    std::copy_if(bucket.parameters.begin(), bucket.parameters.end(), std::back_inserter(previous_reduced_grads_), [&](ParameterId p) { return !groups_.owned(p); });
+    std::copy_if(bucket.parameters.begin(), bucket.parameters.end(), std::back_inserter(previous_reduced_grads_),
+                 [&](ParameterId p) { return !groups_.owned(p); });
     if (!config_.overlap_comm) clear_previous_reduced_grads();  // else they must outlive the reduction
   }
   void synchronize_and_clear_previous(const char* where) {
@@ -198,8 +206,12 @@ class DeepSpeedZeroOptimizer final : public Hooks {
     }
     if (copies == 0) return;
     if (!grads_in_partition_.valid())
-      grads_in_partition_ = build_.allocate({.label = {"grads_in_partition", {}}, .category = Category::gradients, .dtype = config_.model,
-                                             .pool = reducer_.stream(), .layout = owned_layout_, .elements = owned_elements_});
+      grads_in_partition_ = build_.allocate({.label = {"grads_in_partition", {}},
+                                             .category = Category::gradients,
+                                             .dtype = config_.model,
+                                             .pool = reducer_.stream(),
+                                             .layout = owned_layout_,
+                                             .elements = owned_elements_});
     build_.copy({"ZeRO::copy_grads_in_partition", bucket.name}, reducer_.stream(),
                 {.source = tensor, .target = grads_in_partition_, .count = elements, .kernels = copies});
   }
@@ -226,7 +238,11 @@ class DeepSpeedZeroOptimizer final : public Hooks {
       return;
     }
     build_.copy({"accumulated_grad.add_", {}}, current_stream,
-                {.source = fresh, .target = averaged_, .count = owned_elements_, .accumulate = true, .kernels = static_cast<std::int32_t>(owned_.size())});
+                {.source = fresh,
+                 .target = averaged_,
+                 .count = owned_elements_,
+                 .accumulate = true,
+                 .kernels = static_cast<std::int32_t>(owned_.size())});
     build_.free(fresh);
   }
 
@@ -239,7 +255,11 @@ class DeepSpeedZeroOptimizer final : public Hooks {
       const bool first = !sum.valid();
       if (first) sum = per_parameter("all_grad_tensors", p, Category::gradients, Role::none, config_.model);
       build_.copy({first ? "all_grad_tensors" : "accumulated_grad.add_", unit(p)}, current_stream,
-                  {.source = of(gradients_, p), .target = sum, .count = first ? Elements{} : count(p), .accumulate = !first, .kernels = first ? 0 : 1});
+                  {.source = of(gradients_, p),
+                   .target = sum,
+                   .count = first ? Elements{} : count(p),
+                   .accumulate = !first,
+                   .kernels = first ? 0 : 1});
       free_one(gradients_, p);
     }
   }
@@ -263,17 +283,17 @@ class DeepSpeedZeroOptimizer final : public Hooks {
   ScheduleBuilder& build_;
   Zero12Config config_;
   FlatGroups groups_;
-  std::vector<ParameterId> order_;                  // of reduction
-  std::vector<ParameterId> owned_;                  // of these, parameters that touch this rank's partitions
+  std::vector<ParameterId> order_;  // of reduction
+  std::vector<ParameterId> owned_;  // of these, parameters that touch this rank's partitions
   IpgBuckets buckets_;
   GradientReducer reducer_;
   OffloadedGradients offloaded_;
   ZeroStep step_;
-  const IpgBucket* open_ = nullptr;                 // bucket that gradients join now
-  std::vector<BufferId> gradients_;                 // .grad, by parameter
-  std::vector<BufferId> grad_accum_;                // by parameter, where the accumulation dtype is another
-  std::vector<BufferId> sums_;                      // over micro-batches without contiguous_gradients, by parameter
-  std::vector<ParameterId> previous_reduced_grads_; // not owned, to be dropped when their reduction is known to be done
+  const IpgBucket* open_ = nullptr;                  // bucket that gradients join now
+  std::vector<BufferId> gradients_;                  // .grad, by parameter
+  std::vector<BufferId> grad_accum_;                 // by parameter, where the accumulation dtype is another
+  std::vector<BufferId> sums_;                       // over micro-batches without contiguous_gradients, by parameter
+  std::vector<ParameterId> previous_reduced_grads_;  // not owned, to be dropped when their reduction is known to be done
   LayoutId owned_layout_;
   Elements owned_elements_;
   BufferId grads_in_partition_, averaged_;

@@ -16,17 +16,17 @@ namespace shardsim {
 struct Zero12Config {
   int stage = 1;
   Elements reduce_bucket_size{500'000'000};
-  bool overlap_comm = false;               ///< None means False at stages 1 and 2
-  bool contiguous_gradients = true;        ///< forced by CPU offload
+  bool overlap_comm = false;         ///< None means False at stages 1 and 2
+  bool contiguous_gradients = true;  ///< forced by CPU offload
   bool reduce_scatter = true;
   bool use_multi_rank_bucket_allreduce = true;
   bool round_robin_gradients = false;
-  bool check_grad_overflow = true;         ///< fp16 always; bf16 since 2026-06-26; fp32 never
-  bool offload = false;                    ///< offload_optimizer to the CPU
-  DType model = DType::bf16;               ///< of parameters and their gradients
-  DType accumulation = DType::bf16;        ///< grad_accum_dtype
-  DType communication = DType::bf16;       ///< communication_data_type
-  DType master = DType::fp32;              ///< of the partitions that the optimizer updates
+  bool check_grad_overflow = true;    ///< fp16 always; bf16 since 2026-06-26; fp32 never
+  bool offload = false;               ///< offload_optimizer to the CPU
+  DType model = DType::bf16;          ///< of parameters and their gradients
+  DType accumulation = DType::bf16;   ///< grad_accum_dtype
+  DType communication = DType::bf16;  ///< communication_data_type
+  DType master = DType::fp32;         ///< of the partitions that the optimizer updates
 
   /// Gradients are reduced from autograd's hooks, in arrival order; else after backward, in the optimizer's order.
   [[nodiscard]] bool reduces_in_hooks() const { return stage == 2 || overlap_comm; }

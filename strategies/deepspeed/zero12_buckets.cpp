@@ -31,8 +31,11 @@ void IpgBuckets::setup() {
   if (!config_.contiguous_gradients) return;
   const std::size_t count = config_.overlap_comm ? 2 : 1;
   for (std::size_t i = 0; i < count; ++i)
-    tensors_[i].buffer = program_.build.allocate({.label = {"ipg buffer", {}}, .category = Category::communication_buffers, .dtype = config_.model,
-                                                  .pool = ScheduleBuilder::compute_stream(), .elements = config_.reduce_bucket_size});
+    tensors_[i].buffer = program_.build.allocate({.label = {"ipg buffer", {}},
+                                                  .category = Category::communication_buffers,
+                                                  .dtype = config_.model,
+                                                  .pool = ScheduleBuilder::compute_stream(),
+                                                  .elements = config_.reduce_bucket_size});
 }
 
 BufferId IpgBuckets::view(const IpgBucket& bucket) {

@@ -25,7 +25,9 @@ class IpgBuckets {
   /// Buckets that the flush rule makes out of gradients that come in this order.
   IpgBuckets(Program& program, const Zero12Config& config, const std::vector<ParameterId>& order);
 
-  [[nodiscard]] const IpgBucket& bucket_of(ParameterId p) const { return buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])]; }
+  [[nodiscard]] const IpgBucket& bucket_of(ParameterId p) const {
+    return buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])];
+  }
 
   /// setup_buckets, on the first gradient of a backward: always the full bucket size, twice under overlap_comm. Nothing without
   /// contiguous_gradients.
@@ -36,7 +38,10 @@ class IpgBuckets {
   void release();
 
  private:
-  struct Tensor { BufferId buffer, view; std::int32_t bucket = -1; };
+  struct Tensor {
+    BufferId buffer, view;
+    std::int32_t bucket = -1;
+  };
 
   Program& program_;
   const Zero12Config& config_;

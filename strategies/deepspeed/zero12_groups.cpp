@@ -14,7 +14,8 @@ constexpr std::int64_t alignment_factor = 2;
 /// split_params_into_different_moe_groups_for_optimizer: elements of a param group of experts.
 constexpr std::int64_t max_expert_group = 178'956'971;
 
-/// _round_robin_reorder: tensors 0, N, 2N ... first, then 1, N + 1 ..., so that gradients that arrive one after another have different owners.
+/// _round_robin_reorder: tensors 0, N, 2N ... first, then 1, N + 1 ..., so that gradients that arrive one after another have different
+/// owners.
 std::vector<ParameterId> round_robin_order(const std::vector<ParameterId>& parameters, std::int64_t n) {
   std::vector<ParameterId> order;
   order.reserve(parameters.size());
@@ -51,8 +52,13 @@ FlatGroups::FlatGroups(Program& program, const FlatGroupsConfig& config)
   add_expert_groups(experts, expert_groups);
   const std::vector<ParameterId> frozen = experts.local(parameters_where(program_.model(), false));
   if (frozen.empty()) return;
-  build.buffer({.label = {"frozen parameters", {}}, .category = Category::parameters, .role = Role::parameter, .persistent = true, .dtype = config_.model,
-                .layout = build.layout({.parameters = build.parameters(frozen)}), .elements = total_elements(program_.model(), frozen)});
+  build.buffer({.label = {"frozen parameters", {}},
+                .category = Category::parameters,
+                .role = Role::parameter,
+                .persistent = true,
+                .dtype = config_.model,
+                .layout = build.layout({.parameters = build.parameters(frozen)}),
+                .elements = total_elements(program_.model(), frozen)});
 }
 
 /// Param groups of experts follow the others, none larger than DeepSpeed's limit; partitioned over the ranks that hold the same experts.
@@ -78,7 +84,8 @@ void FlatGroups::add_group(std::vector<ParameterId> parameters, const RankGroup&
   group.flat_order = config_.round_robin ? round_robin_order(parameters, n) : parameters;
   group.parameters = std::move(parameters);
   const FlatLayout layout = flat_layout(program_.model(), group.flat_order, 1, alignment_factor * n);
-  for (std::size_t i = 0; i < group.flat_order.size(); ++i) place_[static_cast<std::size_t>(group.flat_order[i].index)] = {groups_.size(), layout.starts[i]};
+  for (std::size_t i = 0; i < group.flat_order.size(); ++i)
+    place_[static_cast<std::size_t>(group.flat_order[i].index)] = {groups_.size(), layout.starts[i]};
   group.span = program_.build.parameters(group.flat_order);
   group.flat = layout.elements;
   group.partition = layout.elements / n;
@@ -99,10 +106,19 @@ void FlatGroups::declare_buffers(FlatGroup& group) {
   Layout part = whole;
   part.shard = true;
   group.shard = build.layout(part);
-  group.bit16 = build.buffer({.label = {"bit16_groups_flat", group.name}, .category = Category::parameters, .role = Role::parameter, .persistent = true,
-                              .dtype = config_.model, .layout = build.layout(whole), .elements = group.flat});
-  group.master = build.buffer({.label = {"single_partition_of_fp32_groups", group.name}, .category = Category::optimizer_states, .persistent = true,
-                               .host = program_.training().offload.optimizer != OffloadTarget::none, .dtype = config_.master, .layout = group.shard,
+  group.bit16 = build.buffer({.label = {"bit16_groups_flat", group.name},
+                              .category = Category::parameters,
+                              .role = Role::parameter,
+                              .persistent = true,
+                              .dtype = config_.model,
+                              .layout = build.layout(whole),
+                              .elements = group.flat});
+  group.master = build.buffer({.label = {"single_partition_of_fp32_groups", group.name},
+                               .category = Category::optimizer_states,
+                               .persistent = true,
+                               .host = program_.training().offload.optimizer != OffloadTarget::none,
+                               .dtype = config_.master,
+                               .layout = group.shard,
                                .elements = group.partition});
 }
 
@@ -125,8 +141,12 @@ void FlatGroups::add_optimizer(FlatGroup& group) {
     for (ParameterId p : group.flat_order)
       if (owned(p)) matrices.push_back(p);
   group.optimizer = std::make_unique<OptimizerStep>(program_);
-  group.optimizer->add({.label = {"optimizer", group.name}, .parameters = std::move(matrices), .weights = group.master, .layout = group.shard,
-                        .count = group.partition, .dtype = config_.master});
+  group.optimizer->add({.label = {"optimizer", group.name},
+                        .parameters = std::move(matrices),
+                        .weights = group.master,
+                        .layout = group.shard,
+                        .count = group.partition,
+                        .dtype = config_.master});
 }
 
 std::vector<PartitionSlice> FlatGroups::slices(ParameterId p) const {

@@ -18,8 +18,8 @@ namespace shardsim {
 
 /// A run of elements of one parameter's gradient that one rank's partition holds.
 struct PartitionSlice {
-  std::int64_t owner = 0;   ///< partition_id: place in the param group's ranks
-  std::int64_t first = 0;   ///< grad_start_offset: element of the parameter
+  std::int64_t owner = 0;  ///< partition_id: place in the param group's ranks
+  std::int64_t first = 0;  ///< grad_start_offset: element of the parameter
   std::int64_t length = 0;
 };
 
@@ -35,9 +35,9 @@ struct FlatGroup {
   Elements partition{};                   ///< F / N
   std::int64_t own_slices = 0;            ///< tensors of averaged_gradients: parts of parameters in this rank's partition, and padding
   Elements largest_own_slice{};
-  BufferId bit16{};                       ///< bit16_groups_flat
-  BufferId master{};                      ///< single_partition_of_fp32_groups
-  LayoutId shard{};                       ///< of the partition
+  BufferId bit16{};   ///< bit16_groups_flat
+  BufferId master{};  ///< single_partition_of_fp32_groups
+  LayoutId shard{};   ///< of the partition
   std::unique_ptr<OptimizerStep> optimizer{};
 };
 
@@ -70,7 +70,10 @@ class FlatGroups {
   void all_gather();
 
  private:
-  struct Place { std::size_t group = 0; std::int64_t start = 0; };
+  struct Place {
+    std::size_t group = 0;
+    std::int64_t start = 0;
+  };
 
   void add_group(std::vector<ParameterId> parameters, const RankGroup& ranks, bool experts);
   void add_expert_groups(const ExpertParallel& experts, const std::vector<std::vector<ParameterId>>& groups);

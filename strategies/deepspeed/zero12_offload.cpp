@@ -5,22 +5,36 @@
 
 namespace shardsim {
 
-OffloadedGradients::OffloadedGradients(Program& program, const Zero12Config& config, const FlatGroups& groups, const std::vector<ParameterId>& owned)
+OffloadedGradients::OffloadedGradients(Program& program, const Zero12Config& config, const FlatGroups& groups,
+                                       const std::vector<ParameterId>& owned)
     : program_(program), build_(program.build), config_(config), groups_(groups), sums_(program.model().parameters->size()) {
   if (!config_.offload) return;
   Elements largest;
   for (const FlatGroup& group : groups_.all()) {
-    partitions_.push_back(build_.buffer({.label = {"single_partition_of_fp32_groups.grad", group.name}, .category = Category::gradients, .persistent = true,
-                                         .host = true, .dtype = config_.master, .layout = group.shard, .elements = group.partition}));
+    partitions_.push_back(build_.buffer({.label = {"single_partition_of_fp32_groups.grad", group.name},
+                                         .category = Category::gradients,
+                                         .persistent = true,
+                                         .host = true,
+                                         .dtype = config_.master,
+                                         .layout = group.shard,
+                                         .elements = group.partition}));
     for (ParameterId p : group.parameters) largest = std::max(largest, program_.model().at(p).elements);
   }
-  build_.buffer({.label = {"temp_grad_buffer_for_gpu_offload", {}}, .category = Category::temporaries, .persistent = true, .dtype = config_.model, .elements = largest});
+  build_.buffer({.label = {"temp_grad_buffer_for_gpu_offload", {}},
+                 .category = Category::temporaries,
+                 .persistent = true,
+                 .dtype = config_.model,
+                 .elements = largest});
   // Stage 1 accumulates in .grad and reduces once.
   if (config_.stage != 2 || program_.micro_batches() == 1) return;
   for (ParameterId p : owned)
-    sums_[static_cast<std::size_t>(p.index)] =
-        build_.buffer({.label = {"accumulated_grads_in_cpu", unit(p)}, .category = Category::gradients, .persistent = true, .host = true, .dtype = config_.model,
-                       .layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))}), .elements = program_.model().at(p).elements});
+    sums_[static_cast<std::size_t>(p.index)] = build_.buffer({.label = {"accumulated_grads_in_cpu", unit(p)},
+                                                              .category = Category::gradients,
+                                                              .persistent = true,
+                                                              .host = true,
+                                                              .dtype = config_.model,
+                                                              .layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1))}),
+                                                              .elements = program_.model().at(p).elements});
 }
 
 void OffloadedGradients::copy_grads_in_partition(BufferId tensor, ParameterId p, StreamId stream, std::int32_t micro_batch) {
@@ -37,10 +51,12 @@ void OffloadedGradients::accumulate(BufferId tensor, ParameterId p, StreamId str
   if (!first)
     build_.copy({"ZeRO::accumulate_gradients", unit(p)}, stream,
                 {.source = sum, .target = tensor, .count = count, .path = CopyPath::to_device, .accumulate = true, .kernels = 2});
-  build_.copy({"ZeRO::copy_gradients_to_cpu", unit(p)}, stream, {.source = tensor, .target = sum, .count = count, .path = CopyPath::to_host});
+  build_.copy({"ZeRO::copy_gradients_to_cpu", unit(p)}, stream,
+              {.source = tensor, .target = sum, .count = count, .path = CopyPath::to_host});
 }
 
-/// set_norm_for_param_grad_in_gpu and update_offload_overflow_tracker, whose `if` on a GPU tensor makes the host wait, parameter by parameter.
+/// set_norm_for_param_grad_in_gpu and update_offload_overflow_tracker, whose `if` on a GPU tensor makes the host wait, parameter by
+/// parameter.
 void OffloadedGradients::set_norm_and_check_overflow(ParameterId p) {
   const Elements count = program_.model().at(p).elements;
   Work work;
@@ -56,8 +72,13 @@ void OffloadedGradients::copy_slice(BufferId tensor, ParameterId p, StreamId str
   const Elements length{slice.length};
   BufferId source = tensor;
   if (config_.master != config_.model) {
-    const LayoutId layout = build_.layout({.parameters = build_.parameters(std::span(&p, 1)), .first = slice.first, .length = slice.length});
-    source = build_.allocate({.label = {"src_tensor.to", unit(p)}, .category = Category::temporaries, .dtype = config_.master, .pool = stream, .layout = layout,
+    const LayoutId layout =
+        build_.layout({.parameters = build_.parameters(std::span(&p, 1)), .first = slice.first, .length = slice.length});
+    source = build_.allocate({.label = {"src_tensor.to", unit(p)},
+                              .category = Category::temporaries,
+                              .dtype = config_.master,
+                              .pool = stream,
+                              .layout = layout,
                               .elements = length});
     build_.copy({"src_tensor.to", unit(p)}, stream, {.source = tensor, .target = source, .count = length});
   }

@@ -8,7 +8,9 @@ namespace shardsim {
 namespace {
 
 /// DeepSpeed always keeps a partition of its own that the optimizer updates: fp32, or bf16 with bf16_optimizer_states.
-DType master_dtype(const Precision& precision) { return precision.master.value_or(precision.moments == DType::bf16 ? DType::bf16 : DType::fp32); }
+DType master_dtype(const Precision& precision) {
+  return precision.master.value_or(precision.moments == DType::bf16 ? DType::bf16 : DType::fp32);
+}
 
 DType dtype_option(const Options& options, const char* name, DType fallback) {
   return dtype_from(options.word(name, "")).value_or(fallback);
@@ -111,14 +113,16 @@ void check_zero12(const Job& job, int stage, Problems& problems) {
   check_experts(job, stage, problems);
   if (job.training.offload.optimizer == OffloadTarget::nvme)
     problems.add({}, name + ": offload of the optimizer to nvme needs ZeRO stage 3", {"use offload: {optimizer: cpu}, or strategy zero3"});
-  if (job.training.optimizer.kind == OptimizerKind::muon && job.training.offload.optimizer != OffloadTarget::none && job.strategy.options.boolean("reduce_scatter", true))
+  if (job.training.optimizer.kind == OptimizerKind::muon && job.training.offload.optimizer != OffloadTarget::none &&
+      job.strategy.options.boolean("reduce_scatter", true))
     problems.add({}, name + ": muon with reduce_scatter cannot offload the optimizer: offload keeps only slices of matrices",
                  {"use reduce_scatter: false, or offload: none"});
   if (master_dtype(precision) == DType::bf16 && precision.moments != DType::bf16 && job.training.offload.optimizer == OffloadTarget::none)
     problems.add({}, name + ": a bf16 master copy with fp32 moments needs offload of the optimizer (bf16_master_weights_and_grads)",
                  {"use precision pure-bf16, master: fp32, or offload: {optimizer: cpu}"});
   if (master_dtype(precision) == DType::fp16 && job.training.offload.optimizer == OffloadTarget::none)
-    problems.add({}, name + ": an fp16 master copy needs offload of the optimizer (fp16_master_weights_and_grads)", {"use master: fp32, or offload: {optimizer: cpu}"});
+    problems.add({}, name + ": an fp16 master copy needs offload of the optimizer (fp16_master_weights_and_grads)",
+                 {"use master: fp32, or offload: {optimizer: cpu}"});
 }
 
 std::vector<std::string> zero12_without_effect(const Job& job, int stage) {
@@ -131,18 +135,21 @@ std::vector<std::string> zero12_without_effect(const Job& job, int stage) {
   };
   unread("allgather_bucket_size", "each param group is gathered at once by all_gather_into_tensor");
   unread("allgather_partitions", "DeepSpeed does not read it");
-  if (job.training.offload.parameters != OffloadTarget::none) warnings.push_back(name + ": offload of parameters has no effect: it needs ZeRO stage 3");
+  if (job.training.offload.parameters != OffloadTarget::none)
+    warnings.push_back(name + ": offload of parameters has no effect: it needs ZeRO stage 3");
   if (!job.training.optimizer.set_to_none) warnings.push_back(name + ": zero_grad has no effect: DeepSpeed sets gradients to none");
   warn_expert_parallel(job, warnings);
   if (uses_bf16_optimizer(c)) {
-    for (const char* option : {"reduce_bucket_size", "overlap_comm", "contiguous_gradients", "reduce_scatter", "use_multi_rank_bucket_allreduce",
-                               "round_robin_gradients", "check_grad_overflow"})
+    for (const char* option : {"reduce_bucket_size", "overlap_comm", "contiguous_gradients", "reduce_scatter",
+                               "use_multi_rank_bucket_allreduce", "round_robin_gradients", "check_grad_overflow"})
       unread(option, "BF16_Optimizer does not read it");
     return warnings;
   }
-  if (stage == 2 && c.accumulation != c.model) warnings.push_back("zero2: the accumulation dtype has no effect: gradients accumulate in the model's dtype");
+  if (stage == 2 && c.accumulation != c.model)
+    warnings.push_back("zero2: the accumulation dtype has no effect: gradients accumulate in the model's dtype");
   if (!c.contiguous_gradients)
-    for (const char* option : {"reduce_scatter", "use_multi_rank_bucket_allreduce"}) unread(option, "without contiguous_gradients every bucket is all-reduced whole");
+    for (const char* option : {"reduce_scatter", "use_multi_rank_bucket_allreduce"})
+      unread(option, "without contiguous_gradients every bucket is all-reduced whole");
   if (c.offload && !options.boolean("contiguous_gradients", true)) unread("contiguous_gradients", "CPU offload requires it to be true");
   if (c.contiguous_gradients && !c.reduce_scatter) unread("use_multi_rank_bucket_allreduce", "reduce_scatter is off");
   if (c.model != DType::bf16) unread("check_grad_overflow", c.model == DType::fp16 ? "fp16 is always checked" : "fp32 is never checked");

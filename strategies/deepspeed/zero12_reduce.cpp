@@ -9,7 +9,11 @@
 
 namespace shardsim {
 GradientReducer::GradientReducer(Program& program, const Zero12Config& config, const FlatGroups& groups)
-    : program_(program), build_(program.build), config_(config), groups_(groups), stream_(config.overlap_comm ? build_.stream("reduction_stream") : current_stream) {}
+    : program_(program),
+      build_(program.build),
+      config_(config),
+      groups_(groups),
+      stream_(config.overlap_comm ? build_.stream("reduction_stream") : current_stream) {}
 
 void GradientReducer::average_tensor(BufferId tensor, const IpgBucket& bucket) {
   if (config_.overlap_comm) {
@@ -140,14 +144,16 @@ GradientReducer::Message GradientReducer::message_of(const std::vector<Part>& pa
 /// One owner's parts of one param group. In the order of the flat buffer only the first can lack its parameter's beginning, and only the
 /// last its end, so that one layout names them.
 GradientReducer::Stretch GradientReducer::stretch_of(std::vector<Part> parts, bool own) {
-  std::sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) { return groups_.start_of(a.parameter) < groups_.start_of(b.parameter); });
+  std::sort(parts.begin(), parts.end(),
+            [&](const Part& a, const Part& b) { return groups_.start_of(a.parameter) < groups_.start_of(b.parameter); });
   std::vector<ParameterId> ids;
   Elements elements;
   for (const Part& part : parts) {
     ids.push_back(part.parameter);
     elements += Elements{part.slice.length};
   }
-  const LayoutId layout = build_.layout({.parameters = build_.parameters(ids), .first = parts.front().slice.first, .length = elements.value()});
+  const LayoutId layout =
+      build_.layout({.parameters = build_.parameters(ids), .first = parts.front().slice.first, .length = elements.value()});
   return {layout, elements, own ? elements : Elements{}};
 }
 
@@ -157,8 +163,11 @@ void GradientReducer::allreduce_bucket(BufferId tensor, const Message& message, 
   Flat flat{tensor, in_bucket}, wire = flat;
   const auto copy = [&](const char* verb, const Flat& from, const Flat& to, std::int64_t kernels, bool only_own) {
     for (std::size_t i = 0; i < message.stretches.size(); ++i)
-      build_.copy({verb, name}, stream_, {.source = from.views[i], .target = to.views[i], .count = only_own ? message.stretches[i].own : message.stretches[i].elements,
-                                          .kernels = static_cast<std::int32_t>(std::exchange(kernels, 0))});
+      build_.copy({verb, name}, stream_,
+                  {.source = from.views[i],
+                   .target = to.views[i],
+                   .count = only_own ? message.stretches[i].own : message.stretches[i].elements,
+                   .kernels = static_cast<std::int32_t>(std::exchange(kernels, 0))});
   };
   if (message.pieces > 1) {
     flat = flat_for(message, "flatten", config_.model, name);
@@ -209,7 +218,10 @@ void GradientReducer::buffered_reduce_fallback(const std::vector<BufferId>& grad
     std::int32_t kernels = 1;  // one cat over all gradients
     for (std::size_t i = 0; i < gradients.size(); ++i)
       build_.copy({"ZeRO::flatten", bucket.name}, stream_,
-                  {.source = gradients[i], .target = flat, .count = program_.model().at(bucket.parameters[i]).elements, .kernels = std::exchange(kernels, 0)});
+                  {.source = gradients[i],
+                   .target = flat,
+                   .count = program_.model().at(bucket.parameters[i]).elements,
+                   .kernels = std::exchange(kernels, 0)});
   }
   if (config_.communication != config_.model) {
     cast = temporary("communication copy", bucket.name, config_.communication, layout, bucket.elements);
@@ -219,12 +231,14 @@ void GradientReducer::buffered_reduce_fallback(const std::vector<BufferId>& grad
   scale(wire, bucket.elements, bucket.name);
   collective(groups_.communicator(), wire, Elements{}, bucket.elements, std::nullopt, bucket.name);
   if (cast.valid()) {
-    build_.copy({"tensor.copy_", bucket.name}, stream_, {.source = cast, .target = flat.valid() ? flat : gradients.front(), .count = bucket.elements});
+    build_.copy({"tensor.copy_", bucket.name}, stream_,
+                {.source = cast, .target = flat.valid() ? flat : gradients.front(), .count = bucket.elements});
     build_.free(cast);
   }
   if (!flat.valid()) return;
   for (std::size_t i = 0; i < gradients.size(); ++i)
-    build_.copy({"buf.copy_", bucket.name}, stream_, {.source = flat, .target = gradients[i], .count = program_.model().at(bucket.parameters[i]).elements});
+    build_.copy({"buf.copy_", bucket.name}, stream_,
+                {.source = flat, .target = gradients[i], .count = program_.model().at(bucket.parameters[i]).elements});
   build_.free(flat);
 }
 
@@ -242,11 +256,17 @@ OpId GradientReducer::collective(CommunicatorId communicator, BufferId buffer, E
 
 /// tensor.div_(dp_world_size)
 void GradientReducer::scale(BufferId buffer, Elements count, UnitId name) {
-  build_.copy({"tensor.div_", name}, stream_, {.source = buffer, .target = buffer, .count = count, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+  build_.copy({"tensor.div_", name}, stream_,
+              {.source = buffer, .target = buffer, .count = count, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
 }
 
 BufferId GradientReducer::temporary(const char* verb, UnitId name, DType dtype, LayoutId layout, Elements elements) {
-  return build_.allocate({.label = {verb, name}, .category = Category::communication_buffers, .dtype = dtype, .pool = stream_, .layout = layout, .elements = elements});
+  return build_.allocate({.label = {verb, name},
+                          .category = Category::communication_buffers,
+                          .dtype = dtype,
+                          .pool = stream_,
+                          .layout = layout,
+                          .elements = elements});
 }
 
 }  // namespace shardsim

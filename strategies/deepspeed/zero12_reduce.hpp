@@ -27,11 +27,21 @@ class GradientReducer {
 
  private:
   /// A part of one parameter's gradient in the bucket.
-  struct Part { ParameterId parameter; PartitionSlice slice; std::int64_t offset; };
+  struct Part {
+    ParameterId parameter;
+    PartitionSlice slice;
+    std::int64_t offset;
+  };
   /// Neighbouring parts of one owner.
-  struct Run { std::int64_t owner, offset, length; const RankGroup* ranks; };
+  struct Run {
+    std::int64_t owner, offset, length;
+    const RankGroup* ranks;
+  };
   /// Elements that one layout can name, and how many of them this rank owns.
-  struct Stretch { LayoutId layout; Elements elements, own; };
+  struct Stretch {
+    LayoutId layout;
+    Elements elements, own;
+  };
   /// What one collective takes out of the tensor: one piece of it, at `offset`, or pieces that are flattened into a tensor of their own.
   struct Message {
     CommunicatorId communicator{};
@@ -40,7 +50,10 @@ class GradientReducer {
     std::int64_t pieces = 0, own_pieces = 0;
   };
   /// A tensor of its own for a message, and a view of it for each stretch.
-  struct Flat { BufferId tensor; std::vector<BufferId> views; };
+  struct Flat {
+    BufferId tensor;
+    std::vector<BufferId> views;
+  };
 
   [[nodiscard]] std::vector<Part> parts_of(const IpgBucket& bucket) const;
   [[nodiscard]] std::vector<Run> runs_of(const std::vector<Part>& parts) const;
@@ -53,7 +66,8 @@ class GradientReducer {
   [[nodiscard]] Stretch stretch_of(std::vector<Part> parts, bool own);
   void allreduce_bucket(BufferId tensor, const Message& message, std::optional<std::int64_t> root, UnitId name);
   [[nodiscard]] Flat flat_for(const Message& message, const char* verb, DType dtype, UnitId name);
-  OpId collective(CommunicatorId communicator, BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root, UnitId name);
+  OpId collective(CommunicatorId communicator, BufferId buffer, Elements offset, Elements payload, std::optional<std::int64_t> root,
+                  UnitId name);
   void scale(BufferId buffer, Elements count, UnitId name);
   [[nodiscard]] BufferId temporary(const char* verb, UnitId name, DType dtype, LayoutId layout, Elements elements);
 

@@ -31,10 +31,15 @@ void ZeroStep::step(const std::vector<std::vector<BufferId>>& averaged) {
 void ZeroStep::check_overflow() {
   const bool cast = config_.averaged() != DType::fp32;
   for (const FlatGroup& group : groups_.all()) {
-    const BufferId masks = build_.allocate({.label = {"has_inf_or_nan", group.name}, .category = Category::temporaries, .dtype = DType::int8,
-                                            .pool = current_stream, .elements = group.largest_own_slice * (cast ? 11 : 7)});
-    const std::int64_t touched = 22 + (cast ? size_of(config_.averaged()) + 4 : 0);  // bytes read and written for one element, over all passes
-    build_.compute({"ZeRO::has_overflow", group.name}, build_.work(pass_over(Bytes{touched * group.partition.value()}, 7 * group.own_slices)), Pass::backward, {});
+    const BufferId masks = build_.allocate({.label = {"has_inf_or_nan", group.name},
+                                            .category = Category::temporaries,
+                                            .dtype = DType::int8,
+                                            .pool = current_stream,
+                                            .elements = group.largest_own_slice * (cast ? 11 : 7)});
+    const std::int64_t touched =
+        22 + (cast ? size_of(config_.averaged()) + 4 : 0);  // bytes read and written for one element, over all passes
+    build_.compute({"ZeRO::has_overflow", group.name},
+                   build_.work(pass_over(Bytes{touched * group.partition.value()}, 7 * group.own_slices)), Pass::backward, {});
     build_.free(masks);
   }
   all_reduce_overflow();
@@ -49,10 +54,14 @@ void ZeroStep::all_reduce_overflow() {
 void ZeroStep::scaled_global_norm() {
   OpId norm;
   for (const FlatGroup& group : groups_.all()) {
-    const BufferId widened = build_.allocate({.label = {"g.double", group.name}, .category = Category::temporaries, .dtype = DType::fp64,
-                                              .pool = current_stream, .elements = group.largest_own_slice});
+    const BufferId widened = build_.allocate({.label = {"g.double", group.name},
+                                              .category = Category::temporaries,
+                                              .dtype = DType::fp64,
+                                              .pool = current_stream,
+                                              .elements = group.largest_own_slice});
     build_.compute({"ZeRO::get_grad_norm_direct", group.name},
-                   build_.work(pass_over(Bytes{(size_of(config_.averaged()) + 16) * group.partition.value()}, 2 * group.own_slices + 3)), Pass::backward, {});
+                   build_.work(pass_over(Bytes{(size_of(config_.averaged()) + 16) * group.partition.value()}, 2 * group.own_slices + 3)),
+                   Pass::backward, {});
     build_.free(widened);
     norm = all_reduce_scalar("total_norm", &group, DType::fp32, Reduction::sum);
     if (group.experts) norm = average_expert_norm(group);
@@ -67,7 +76,8 @@ OpId ZeroStep::average_expert_norm(const FlatGroup& group) {
 
 OpId ZeroStep::all_reduce_scalar(const char* verb, const FlatGroup* group, DType dtype, Reduction reduction) {
   const UnitId name = group ? group->name : UnitId{};
-  const BufferId scalar = build_.allocate({.label = {verb, name}, .category = Category::temporaries, .dtype = dtype, .pool = current_stream, .elements = Elements{1}});
+  const BufferId scalar = build_.allocate(
+      {.label = {verb, name}, .category = Category::temporaries, .dtype = dtype, .pool = current_stream, .elements = Elements{1}});
   const OpId op = build_.communicate({"nccl:all_reduce", build_.unit(verb)}, current_stream,
                                      {.kind = Collective::all_reduce,
                                       .communicator = group ? group->ranks.communicator : groups_.communicator(),
@@ -87,13 +97,18 @@ void ZeroStep::step_group(std::size_t index, const std::vector<std::vector<Buffe
   unscale_and_clip(group);
   group.optimizer->emit({{{gradient}, {group.partition}}});
   build_.free(gradient);
-  build_.copy({"bit16_partition.copy_", group.name}, current_stream, {.source = group.master, .target = group.bit16, .count = group.partition});
+  build_.copy({"bit16_partition.copy_", group.name}, current_stream,
+              {.source = group.master, .target = group.bit16, .count = group.partition});
 }
 
 /// Flattens the group's slices and casts them to the master's dtype. A single slice is not copied first: flatten of one tensor is a view.
 BufferId ZeroStep::flatten(const FlatGroup& group, const std::vector<BufferId>& tensors) {
   const auto make = [&](const char* verb, DType dtype) {
-    return build_.allocate({.label = {verb, group.name}, .category = Category::gradients, .dtype = dtype, .pool = current_stream, .layout = group.shard,
+    return build_.allocate({.label = {verb, group.name},
+                            .category = Category::gradients,
+                            .dtype = dtype,
+                            .pool = current_stream,
+                            .layout = group.shard,
                             .elements = group.partition});
   };
   const bool cast = config_.averaged() != config_.master;
@@ -118,29 +133,37 @@ BufferId ZeroStep::flatten(const FlatGroup& group, const std::vector<BufferId>& 
 
 void ZeroStep::release(std::size_t index, const std::vector<std::vector<BufferId>>& averaged) {
   for (BufferId tensor : averaged[index]) {
-    const bool read_later = std::any_of(averaged.begin() + static_cast<std::ptrdiff_t>(index) + 1, averaged.end(), [&](const auto& tensors) {
-      return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
-    });
+    const bool read_later =
+        std::any_of(averaged.begin() + static_cast<std::ptrdiff_t>(index) + 1, averaged.end(),
+                    [&](const auto& tensors) { return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end(); });
     if (!read_later) build_.free(tensor);
   }
 }
 
 /// One multiplication by 1 / (loss scale x clip coefficient), needed or not.
 void ZeroStep::unscale_and_clip(const FlatGroup& group) {
-  build_.compute({"ZeRO::unscale_and_clip_grads", group.name}, build_.work(pass_over(2 * bytes(group.partition, config_.master), 1)), Pass::backward, {});
+  build_.compute({"ZeRO::unscale_and_clip_grads", group.name}, build_.work(pass_over(2 * bytes(group.partition, config_.master), 1)),
+                 Pass::backward, {});
 }
 
 void ZeroStep::step_offloaded(const std::vector<BufferId>& host_gradients) {
   if (config_.check_grad_overflow) all_reduce_overflow();
-  for (const FlatGroup& group : groups_.all())  // complete_grad_norm_calculation_for_cpu_offload: norms were taken slice by slice in backward
+  for (const FlatGroup& group :
+       groups_.all())  // complete_grad_norm_calculation_for_cpu_offload: norms were taken slice by slice in backward
     build_.host_wait({"total_dev_norm.item", group.name}, all_reduce_scalar("total_dev_norm", &group, DType::fp32, Reduction::sum));
   for (std::size_t i = 0; i < groups_.all().size(); ++i) {
     FlatGroup& group = groups_.all()[i];
     group.optimizer->emit({{{host_gradients[i]}, {group.partition}}});
-    const BufferId bit16 = build_.buffer({.label = {"param_buffer_of_bit16_for_cpu_offload", group.name}, .category = Category::communication_buffers,
-                                          .persistent = true, .host = true, .dtype = config_.model, .pool = current_stream, .layout = group.shard,
+    const BufferId bit16 = build_.buffer({.label = {"param_buffer_of_bit16_for_cpu_offload", group.name},
+                                          .category = Category::communication_buffers,
+                                          .persistent = true,
+                                          .host = true,
+                                          .dtype = config_.model,
+                                          .pool = current_stream,
+                                          .layout = group.shard,
                                           .elements = group.partition});
-    build_.copy({"bit16_partition_buffer.copy_", group.name}, current_stream, {.source = group.master, .target = bit16, .count = group.partition});
+    build_.copy({"bit16_partition_buffer.copy_", group.name}, current_stream,
+                {.source = group.master, .target = bit16, .count = group.partition});
     build_.copy({"bit16_partition.copy_", group.name}, current_stream,
                 {.source = bit16, .target = group.bit16, .count = group.partition, .path = CopyPath::to_device});
   }

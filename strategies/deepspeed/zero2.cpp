@@ -22,7 +22,9 @@ StrategyEntry zero2_strategy() {
                    .summary = "Optimizer states and gradients sharded (DeepSpeed ZeRO stage 2)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/stage_1_and_2.py, stage 2)",
                    .options = zero12_options(zero2_stage)},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return make_deepspeed_zero_optimizer(program, zero12_config(program.job, zero2_stage)); },
+          .make = [](Program& program) -> std::unique_ptr<Hooks> {
+            return make_deepspeed_zero_optimizer(program, zero12_config(program.job, zero2_stage));
+          },
           .check = [](const Job& job, Problems& problems) { check_zero12(job, zero2_stage, problems); },
           .differs_because = zero2_differs,
           .warnings = [](const Job& job) { return zero12_without_effect(job, zero2_stage); }};

@@ -47,8 +47,12 @@ class SubmoduleTree {
 
   static constexpr std::int32_t root = 0, body = 1;
   [[nodiscard]] std::int32_t layer(std::int32_t l) const { return layer_container_[static_cast<std::size_t>(l)]; }
-  [[nodiscard]] std::int32_t leaf(std::int32_t l, std::int32_t m) const { return leaves_[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)]; }
-  [[nodiscard]] std::int32_t container(std::int32_t l, std::int32_t m) const { return containers_[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)]; }
+  [[nodiscard]] std::int32_t leaf(std::int32_t l, std::int32_t m) const {
+    return leaves_[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)];
+  }
+  [[nodiscard]] std::int32_t container(std::int32_t l, std::int32_t m) const {
+    return containers_[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)];
+  }
   [[nodiscard]] const std::vector<Submodule>& submodules() const { return submodules_; }
 
  private:
@@ -193,7 +197,8 @@ class Zero3Hooks final : public SubmoduleHooks {
   }
 
  private:
-  Zero3Hooks(Program& program, std::unique_ptr<Zero3State> state) : SubmoduleHooks(state->tree), program_(program), state_(std::move(state)) {}
+  Zero3Hooks(Program& program, std::unique_ptr<Zero3State> state)
+      : SubmoduleHooks(state->tree), program_(program), state_(std::move(state)) {}
   void fetch_sub_module(std::int32_t s) override { state_->coordinator.fetch_sub_module(s); }
   void release_sub_module(std::int32_t s) override { state_->coordinator.release_sub_module(s); }
 
@@ -223,7 +228,9 @@ void check_zero3(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
   const auto divides = [&](const char* name, std::int64_t whole, const char* what) {
     const std::int64_t size = options.integer(name, 1);
-    if (whole % size != 0) problems.add(options.where(name), std::string(name) + ": " + std::to_string(size) + " does not divide the " + what + " of " + std::to_string(whole) + " ranks");
+    if (whole % size != 0)
+      problems.add(options.where(name), std::string(name) + ": " + std::to_string(size) + " does not divide the " + what + " of " +
+                                            std::to_string(whole) + " ranks");
   };
   divides("mics_shard_size", job.world_size, "world");
   divides("zero_hpz_partition_size", job.world_size, "world");
@@ -305,17 +312,27 @@ StrategyEntry zero3_strategy() {
 
 StrategyEntry mics_strategy() {
   std::vector<OptionSpec> options = zero3_options();
-  options.insert(options.begin(), {.name = "mics_shard_size", .kind = OptionKind::integer, .fallback = "the world", .help = "ranks of a shard group", .words = {}, .minimum = 1});
+  options.insert(options.begin(), {.name = "mics_shard_size",
+                                   .kind = OptionKind::integer,
+                                   .fallback = "the world",
+                                   .help = "ranks of a shard group",
+                                   .words = {},
+                                   .minimum = 1});
   options.insert(options.begin() + 1, {.name = "mics_hierarchical_params_gather",
                                        .kind = OptionKind::boolean,
                                        .fallback = "false",
                                        .help = "gather between nodes first, then inside them",
                                        .words = {}});
-  return {.info = {.name = "mics", .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)", .options = std::move(options)},
+  return {.info = {.name = "mics",
+                   .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
+                   .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)",
+                   .options = std::move(options)},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },
           .check = check_zero3,
-          .differs_because = [](const Job&) { return std::string("shard groups are gathered without retained parameters twice; shards are all-reduced over replicas"); },
+          .differs_because =
+              [](const Job&) {
+                return std::string("shard groups are gathered without retained parameters twice; shards are all-reduced over replicas");
+              },
           .warnings = zero3_without_effect};
 }
 

@@ -79,9 +79,20 @@ void Zero3Gradients::declare_group(const std::vector<ParameterId>& trainable) {
     Elements count;
     for (ParameterId p : group) count += partition(p);
     const UnitId name = build_.unit("sub-group " + std::to_string(masters_.size()));
-    masters_.push_back(build_.buffer({.label = {"fp32 partition", name}, .category = Category::optimizer_states, .persistent = true, .host = offload,
-                                      .dtype = config_.master, .pool = default_stream, .layout = each(group, true), .elements = count}));
-    optimizer_.add({.label = {"optimizer", name}, .parameters = group, .weights = masters_.back(), .layout = each(group, true), .count = count, .dtype = config_.master});
+    masters_.push_back(build_.buffer({.label = {"fp32 partition", name},
+                                      .category = Category::optimizer_states,
+                                      .persistent = true,
+                                      .host = offload,
+                                      .dtype = config_.master,
+                                      .pool = default_stream,
+                                      .layout = each(group, true),
+                                      .elements = count}));
+    optimizer_.add({.label = {"optimizer", name},
+                    .parameters = group,
+                    .weights = masters_.back(),
+                    .layout = each(group, true),
+                    .count = count,
+                    .dtype = config_.master});
   }
 }
 
@@ -89,8 +100,12 @@ void Zero3Gradients::begin_micro_batch(std::int32_t index) { micro_batch_ = inde
 
 void Zero3Gradients::produce(ParameterId parameter) {
   gradients_[static_cast<std::size_t>(parameter.index)] =
-      build_.allocate({.label = {".grad", program_.unit(parameter)}, .category = Category::unsharded_gradients, .role = Role::gradient,
-                       .dtype = config_.parameters, .pool = default_stream, .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
+      build_.allocate({.label = {".grad", program_.unit(parameter)},
+                       .category = Category::unsharded_gradients,
+                       .role = Role::gradient,
+                       .dtype = config_.parameters,
+                       .pool = default_stream,
+                       .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
                        .elements = program_.model().at(parameter).elements});
 }
 
@@ -110,9 +125,14 @@ void Zero3Gradients::add_to_bucket(ParameterId parameter) {
   if (!fits) return;
   BufferId& gradient = gradients_[static_cast<std::size_t>(parameter.index)];
   const UnitId name = program_.unit(parameter);
-  const BufferId place = build_.buffer({.label = {"ipg view", name}, .category = Category::communication_buffers, .dtype = config_.communication, .pool = default_stream,
-                                        .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}), .elements = numel,
-                                        .view_of = bucket_, .view_offset = pending_.back().offset});
+  const BufferId place = build_.buffer({.label = {"ipg view", name},
+                                        .category = Category::communication_buffers,
+                                        .dtype = config_.communication,
+                                        .pool = default_stream,
+                                        .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
+                                        .elements = numel,
+                                        .view_of = bucket_,
+                                        .view_offset = pending_.back().offset});
   build_.copy({"copy to ipg bucket", name}, reduce_stream_, {.source = gradient, .target = place, .count = numel});
   build_.free(gradient, reduce_stream_);
   gradient = place;
@@ -149,13 +169,20 @@ void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pend
     ids.push_back(p.parameter);
     payload += each_padded(program_.model().at(p.parameter), ranks.ranks);
   }
-  const BufferId flat = build_.allocate({.label = {"reduce-scatter flat tensor", {}}, .category = Category::communication_buffers, .dtype = config_.communication,
-                                         .pool = reduce_stream_, .layout = each(ids, false), .elements = payload});
+  const BufferId flat = build_.allocate({.label = {"reduce-scatter flat tensor", {}},
+                                         .category = Category::communication_buffers,
+                                         .dtype = config_.communication,
+                                         .pool = reduce_stream_,
+                                         .layout = each(ids, false),
+                                         .elements = payload});
   std::int32_t kernels = 1;
   for (const Pending& p : pending)
     build_.copy({"cat gradients", {}}, reduce_stream_,
-                {.source = gradients_[static_cast<std::size_t>(p.parameter.index)], .target = flat, .count = program_.model().at(p.parameter).elements,
-                 .kernels = std::exchange(kernels, 0), .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+                {.source = gradients_[static_cast<std::size_t>(p.parameter.index)],
+                 .target = flat,
+                 .count = program_.model().at(p.parameter).elements,
+                 .kernels = std::exchange(kernels, 0),
+                 .scale = 1.0 / static_cast<double>(program_.job.world_size)});
   reduce(pending, flat, payload);
   const Elements owned = payload / ranks.ranks;
   const BufferId own = build_.buffer({.label = {"own partition", {}},
@@ -209,7 +236,8 @@ void Zero3Gradients::reduce_quantized(ParameterId parameter) {
   const std::int64_t local = config_.gpus_per_node, packed = p.elements.value() / 2;
   const std::int64_t scales = std::max({p.shape[0], p.shape[1], config_.shard});
   const auto hop = [&](const char* verb, CommunicatorId group, DType dtype, std::int64_t count) {
-    build_.communicate({verb, name}, reduce_stream_, {.kind = Collective::all_to_all, .communicator = group, .dtype = dtype, .payload = Elements{count}});
+    build_.communicate({verb, name}, reduce_stream_,
+                       {.kind = Collective::all_to_all, .communicator = group, .dtype = dtype, .payload = Elements{count}});
   };
   hop("qgZ::all_to_all intra", intra_node_, DType::int8, packed);
   hop("qgZ::all_to_all intra scales", intra_node_, DType::fp32, scales);
@@ -221,8 +249,10 @@ void Zero3Gradients::reduce(const std::vector<Pending>& pending, BufferId flat, 
   if (config_.quantized_gradients) {
     Elements plain;
     for (const Pending& p : pending) {
-      if (quantized(p.parameter)) reduce_quantized(p.parameter);
-      else plain += each_padded(program_.model().at(p.parameter), config_.shard);
+      if (quantized(p.parameter))
+        reduce_quantized(p.parameter);
+      else
+        plain += each_padded(program_.model().at(p.parameter), config_.shard);
     }
     payload = plain;
     if (payload == Elements{}) return;
@@ -232,7 +262,8 @@ void Zero3Gradients::reduce(const std::vector<Pending>& pending, BufferId flat, 
                      .dtype = config_.communication,
                      .payload = payload};
   (config_.reduce_scatter ? action.source : action.target) = flat;
-  build_.communicate({config_.reduce_scatter ? "DeepSpeed::reduce_scatter_coalesced" : "DeepSpeed::all_reduce", {}}, reduce_stream_, action);
+  build_.communicate({config_.reduce_scatter ? "DeepSpeed::reduce_scatter_coalesced" : "DeepSpeed::all_reduce", {}}, reduce_stream_,
+                     action);
 }
 
 void Zero3Gradients::epilogue() {
@@ -265,7 +296,11 @@ void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
   if (config_.parameters == DType::fp16) all_reduce_overflow();
   for (std::size_t i = 0; i < sub_groups_.size(); ++i) {
     const UnitId name = build_.unit("sub-group " + std::to_string(i));
-    const BufferId norm = build_.allocate({.label = {"norm", name}, .category = Category::temporaries, .dtype = DType::fp64, .pool = default_stream, .elements = Elements{1}});
+    const BufferId norm = build_.allocate({.label = {"norm", name},
+                                           .category = Category::temporaries,
+                                           .dtype = DType::fp64,
+                                           .pool = default_stream,
+                                           .elements = Elements{1}});
     Work work;
     work.memory = bytes(optimizer_.targets()[i].count, config_.accumulation);
     work.kernels = static_cast<std::int32_t>(sub_groups_[i].size());
@@ -286,8 +321,13 @@ void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
 void Zero3Gradients::step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard) {
   const OptimizerTarget& target = optimizer_.targets()[index];
   const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
-  BufferId gradient = build_.allocate({.label = {"fp32 gradient", target.label.unit}, .category = Category::temporaries, .host = offload, .dtype = DType::fp32,
-                                       .pool = default_stream, .layout = target.layout, .elements = target.count});
+  BufferId gradient = build_.allocate({.label = {"fp32 gradient", target.label.unit},
+                                       .category = Category::temporaries,
+                                       .host = offload,
+                                       .dtype = DType::fp32,
+                                       .pool = default_stream,
+                                       .layout = target.layout,
+                                       .elements = target.count});
   build_.copy({"gradient to fp32", target.label.unit}, default_stream,
               {.source = groups_.experts().expert(target.parameters.front()) ? expert_partitions_ : partitions_,
                .target = gradient,
@@ -296,7 +336,9 @@ void Zero3Gradients::step_sub_group(std::size_t index, const std::function<Buffe
   build_.free(gradient);
   for (ParameterId p : target.parameters)
     build_.copy({"fp32 to 16-bit partition", program_.unit(p)}, default_stream,
-                {.source = masters_[index], .target = shard(p), .count = build_.schedule().at(shard(p)).elements,
+                {.source = masters_[index],
+                 .target = shard(p),
+                 .count = build_.schedule().at(shard(p)).elements,
                  .path = offload ? CopyPath::to_device : CopyPath::device});
 }
 

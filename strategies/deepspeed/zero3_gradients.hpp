@@ -17,13 +17,17 @@ class Zero3Gradients {
   Zero3Gradients(Program& program, const Zero3Config& config);
 
   void begin_micro_batch(std::int32_t index);
-  void produce(ParameterId parameter);   ///< autograd allocates .grad
-  void ready(ParameterId parameter);     ///< reduce_ready_partitions_and_remove_grads
-  void epilogue();                       ///< independent_gradient_partition_epilogue
+  void produce(ParameterId parameter);  ///< autograd allocates .grad
+  void ready(ParameterId parameter);    ///< reduce_ready_partitions_and_remove_grads
+  void epilogue();                      ///< independent_gradient_partition_epilogue
   void step(const std::function<BufferId(ParameterId)>& shard);
 
  private:
-  struct Pending { ParameterId parameter; Elements offset; bool own_storage = false; };
+  struct Pending {
+    ParameterId parameter;
+    Elements offset;
+    bool own_storage = false;
+  };
 
   void declare();
   void add_to_bucket(ParameterId parameter);
@@ -44,9 +48,9 @@ class Zero3Gradients {
   StreamId reduce_stream_;
   Zero3Partitions groups_;
   CommunicatorId replicate_group_, intra_node_, inter_node_;
-  BufferId bucket_;                      ///< ipg buffer
+  BufferId bucket_;                          ///< ipg buffer
   BufferId partitions_, expert_partitions_;  ///< grad_partitions_flat_buffer, by process group
-  std::vector<Elements> place_;          ///< by parameter: where its partition starts in them
+  std::vector<Elements> place_;              ///< by parameter: where its partition starts in them
   std::vector<std::vector<ParameterId>> sub_groups_;
   std::vector<BufferId> masters_, gradients_;  ///< fp32 partitions by sub-group; .grad by parameter
   std::vector<Pending> pending_;

@@ -15,7 +15,11 @@ namespace {
 class Megatron final : public Hooks {
  public:
   explicit Megatron(Program& program)
-      : program_(program), build_(program.build), config_(megatron_config(program.job)), buckets_(program, config_), process_group_(build_.stream("process group")),
+      : program_(program),
+        build_(program.build),
+        config_(megatron_config(program.job)),
+        buckets_(program, config_),
+        process_group_(build_.stream("process group")),
         gradients_(program) {
     if (config_.instances > 1) communication_stream_ = build_.stream("communication_stream");
   }
@@ -35,7 +39,8 @@ class Megatron final : public Hooks {
     if (!config_.overlap_param_gather || !first_micro_batch_ || pass != Pass::forward || !program_.training().warm) return;
     const Layer& l = (*program_.model().layers)[static_cast<std::size_t>(layer)];
     for (std::int32_t index : program_.model().type_of(l).modules[static_cast<std::size_t>(module)].parameters)
-      if (const std::int32_t bucket = buckets_.index_of(l.parameters[static_cast<std::size_t>(index)]); bucket >= 0) finish_param_sync(bucket);
+      if (const std::int32_t bucket = buckets_.index_of(l.parameters[static_cast<std::size_t>(index)]); bucket >= 0)
+        finish_param_sync(bucket);
   }
 
   void produce_gradient(ParameterId p) override { gradients_.produce(p); }
@@ -62,13 +67,15 @@ class Megatron final : public Hooks {
   void step() override {
     if (config_.parameters == DType::fp16) all_reduce_found_inf();
     const std::vector<OptimizerStep::Gradients> gradients = copy_model_grads_to_main_grads();
-    buckets_.optimizer().clip(gradients, config_.use_distributed_optimizer ? buckets_.group() : CommunicatorId{}, current_stream, config_.master, true);
+    buckets_.optimizer().clip(gradients, config_.use_distributed_optimizer ? buckets_.group() : CommunicatorId{}, current_stream,
+                              config_.master, true);
     buckets_.optimizer().emit(gradients);
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].buffers.front() != buckets_.all()[i].grad_data) build_.free(gradients[i].buffers.front());
     for (const MegatronBucket& bucket : buckets_.all())
       if (config_.has_master)
-        build_.copy({"copy_main_params_to_model_params", bucket.name}, current_stream, {.source = bucket.weights, .target = bucket.param_data, .count = bucket.owned});
+        build_.copy({"copy_main_params_to_model_params", bucket.name}, current_stream,
+                    {.source = bucket.weights, .target = bucket.param_data, .count = bucket.owned});
     if (!config_.use_distributed_optimizer || config_.overlap_param_gather) return;
     for (MegatronBucket& bucket : buckets_.all()) {
       start_param_sync(bucket);
@@ -99,7 +106,8 @@ class Megatron final : public Hooks {
       reduce.source = bucket.grad_data;
       reduce.target = {};
     }
-    bucket.grad_reduce_handle = build_.communicate({config_.use_distributed_optimizer ? "nccl:_reduce_scatter_base" : "nccl:all_reduce", bucket.name}, stream, reduce);
+    bucket.grad_reduce_handle = build_.communicate(
+        {config_.use_distributed_optimizer ? "nccl:_reduce_scatter_base" : "nccl:all_reduce", bucket.name}, stream, reduce);
     if (several) all_reduce_shard(bucket, reduce.reduction);
   }
 
@@ -186,9 +194,14 @@ class Megatron final : public Hooks {
     for (const MegatronBucket& bucket : buckets_.all()) {
       BufferId gradient = bucket.grad_data;
       if (config_.gradients != config_.master && config_.has_master) {
-        gradient = build_.allocate({.label = {"shard_main_param.grad", bucket.name}, .category = Category::gradients, .dtype = config_.master,
-                                    .pool = current_stream, .layout = bucket.owned_layout, .elements = bucket.owned});
-        build_.copy({"copy_model_grads_to_main_grads", bucket.name}, current_stream, {.source = bucket.grad_data, .target = gradient, .count = bucket.owned});
+        gradient = build_.allocate({.label = {"shard_main_param.grad", bucket.name},
+                                    .category = Category::gradients,
+                                    .dtype = config_.master,
+                                    .pool = current_stream,
+                                    .layout = bucket.owned_layout,
+                                    .elements = bucket.owned});
+        build_.copy({"copy_model_grads_to_main_grads", bucket.name}, current_stream,
+                    {.source = bucket.grad_data, .target = gradient, .count = bucket.owned});
       }
       all.push_back({{gradient}, {bucket.owned}});
     }
@@ -197,10 +210,19 @@ class Megatron final : public Hooks {
 
   /// fp16: one flag for inf or nan, largest over all ranks, read by the host.
   void all_reduce_found_inf() {
-    const BufferId flag = build_.allocate({.label = {"found_inf", {}}, .category = Category::temporaries, .dtype = DType::fp32, .pool = current_stream, .elements = Elements{1}});
+    const BufferId flag = build_.allocate({.label = {"found_inf", {}},
+                                           .category = Category::temporaries,
+                                           .dtype = DType::fp32,
+                                           .pool = current_stream,
+                                           .elements = Elements{1}});
     const OpId op = build_.communicate({"found_inf", {}}, current_stream,
-                                       {.kind = Collective::all_reduce, .communicator = buckets_.group(), .dtype = DType::fp32, .reduction = Reduction::max,
-                                        .control = true, .payload = Elements{1}, .target = flag});
+                                       {.kind = Collective::all_reduce,
+                                        .communicator = buckets_.group(),
+                                        .dtype = DType::fp32,
+                                        .reduction = Reduction::max,
+                                        .control = true,
+                                        .payload = Elements{1},
+                                        .target = flag});
     build_.host_wait({"found_inf.item", {}}, op);
     build_.free(flag);
   }
@@ -227,7 +249,8 @@ void check_megatron(const Job& job, Problems& problems) {
   const MegatronConfig c = megatron_config(job);
   if (job.world_size % c.instances != 0) {
     return problems.add(options.where("num_distributed_optimizer_instances"),
-                        "num_distributed_optimizer_instances: " + std::to_string(c.instances) + " does not divide the world of " + std::to_string(job.world_size) + " ranks");
+                        "num_distributed_optimizer_instances: " + std::to_string(c.instances) + " does not divide the world of " +
+                            std::to_string(job.world_size) + " ranks");
   }
   if (!c.use_distributed_optimizer)
     for (const char* option : {"overlap_param_gather", "pad_buckets_for_high_nccl_busbw"})
@@ -235,7 +258,8 @@ void check_megatron(const Job& job, Problems& problems) {
   check_expert_parallel(job, c.shard, problems);
   check_fp32_accumulation(job, c, problems);
   if (c.instances > 1 && !c.use_distributed_optimizer)
-    problems.add(options.where("num_distributed_optimizer_instances"), "num_distributed_optimizer_instances needs use_distributed_optimizer");
+    problems.add(options.where("num_distributed_optimizer_instances"),
+                 "num_distributed_optimizer_instances needs use_distributed_optimizer");
   if (c.overlap_param_gather && !c.overlap_grad_reduce)
     problems.add(options.where("overlap_param_gather"), "overlap_param_gather needs overlap_grad_reduce");
   if (job.training.offload.optimizer != OffloadTarget::none || job.training.offload.parameters != OffloadTarget::none)
@@ -250,7 +274,8 @@ std::string megatron_differs(const Job& job) {
   if (!c.use_distributed_optimizer) return "without the distributed optimizer gradients are all-reduced and nothing is sharded";
   if (c.reduce_scatter_with_fp32_accumulation) return "gradients are exchanged by all-to-all and summed in fp32; buckets are padded";
   if (c.instances > 1) return "shards are all-reduced across the optimizer instances";
-  if (c.gradients != job.training.precision.gradients) return "Megatron reduce-scatters its fp32 gradient buffer where the paper counts gradients in the model's dtype";
+  if (c.gradients != job.training.precision.gradients)
+    return "Megatron reduce-scatters its fp32 gradient buffer where the paper counts gradients in the model's dtype";
   return {};
 }
 
@@ -258,13 +283,15 @@ std::vector<std::string> megatron_without_effect(const Job& job) {
   const Options& options = job.strategy.options;
   const MegatronConfig c = megatron_config(job);
   std::vector<std::string> warnings;
-  if (options.given("bucket_size") && !c.overlap_grad_reduce) warnings.push_back("megatron: bucket_size has no effect: without overlap_grad_reduce there is one bucket");
+  if (options.given("bucket_size") && !c.overlap_grad_reduce)
+    warnings.push_back("megatron: bucket_size has no effect: without overlap_grad_reduce there is one bucket");
   if (job.training.precision.reduce && *job.training.precision.reduce != c.gradients)
     warnings.push_back("megatron: the reduction's dtype has no effect: the gradient buffer is reduced as it is");
   warn_expert_parallel(job, warnings);
   if (job.strategy.options.given("average_in_collective") && job.world_size == 1)
     warnings.push_back("megatron: average_in_collective has no effect on one rank");
-  if (!job.training.optimizer.set_to_none) warnings.push_back("megatron: zero_grad has no effect: the gradient buffer is always filled with zeros");
+  if (!job.training.optimizer.set_to_none)
+    warnings.push_back("megatron: zero_grad has no effect: the gradient buffer is always filled with zeros");
   return warnings;
 }
 

@@ -11,8 +11,8 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t param_alignment = 64;       // elements: starts of parameters, 128 bytes in bf16
-constexpr std::int64_t bucket_alignment = 128;     // elements
+constexpr std::int64_t param_alignment = 64;    // elements: starts of parameters, 128 bytes in bf16
+constexpr std::int64_t bucket_alignment = 128;  // elements
 constexpr std::int64_t high_busbw_alignment = 1 << 16;
 
 DType gradient_dtype(const Job& job) {
@@ -86,8 +86,13 @@ MegatronBuckets::MegatronBuckets(Program& program, const MegatronConfig& config)
     add_buffer(std::move(held.experts), {experts.replicas(build, config_.shard), dense_.inter});  // instances are the same ranks for both
   }
   if (const std::vector<ParameterId> frozen = experts.local(parameters_where(program_.model(), false)); !frozen.empty())
-    build.buffer({.label = {"frozen parameters", {}}, .category = Category::parameters, .role = Role::parameter, .persistent = true, .dtype = config_.parameters,
-                  .layout = build.layout({.parameters = build.parameters(frozen)}), .elements = total_elements(program_.model(), frozen)});
+    build.buffer({.label = {"frozen parameters", {}},
+                  .category = Category::parameters,
+                  .role = Role::parameter,
+                  .persistent = true,
+                  .dtype = config_.parameters,
+                  .layout = build.layout({.parameters = build.parameters(frozen)}),
+                  .elements = total_elements(program_.model(), frozen)});
 }
 
 void MegatronBuckets::add_buffer(std::vector<ParameterId> parameters, const MegatronGroups& groups) {
@@ -115,7 +120,9 @@ void MegatronBuckets::declare_buffers(MegatronBucket& bucket) {
                      multiple = bucket_end_multiple(config_, bucket.groups.intra.ranks);
   const FlatLayout flat = flat_layout(program_.model(), bucket.parameters, align, multiple);
   bucket.elements = flat.elements;
-  Layout whole{.parameters = build.parameters(bucket.parameters), .align = static_cast<std::int32_t>(align), .multiple = static_cast<std::int32_t>(multiple)};
+  Layout whole{.parameters = build.parameters(bucket.parameters),
+               .align = static_cast<std::int32_t>(align),
+               .multiple = static_cast<std::int32_t>(multiple)};
   Layout owned = whole;
   if (config_.use_distributed_optimizer) {
     owned.partition = whole.partition = Layout::Partition::flat;
@@ -127,12 +134,19 @@ void MegatronBuckets::declare_buffers(MegatronBucket& bucket) {
   bucket.owned_layout = build.layout(owned);
   const LayoutId layout = build.layout(whole);
   const auto declare = [&](const char* verb, Category category, Role role, DType dtype, LayoutId held, Elements elements) {
-    return build.buffer({.label = {verb, bucket.name}, .category = category, .role = role, .persistent = true, .dtype = dtype, .layout = held, .elements = elements});
+    return build.buffer({.label = {verb, bucket.name},
+                         .category = category,
+                         .role = role,
+                         .persistent = true,
+                         .dtype = dtype,
+                         .layout = held,
+                         .elements = elements});
   };
   bucket.param_data = declare("param_data", Category::parameters, Role::parameter, config_.parameters, layout, bucket.elements);
   bucket.grad_data = declare("grad_data", Category::gradients, Role::none, config_.gradients, layout, bucket.elements);
   if (config_.has_master) {
-    bucket.weights = declare("shard_fp32_from_float16_groups", Category::optimizer_states, Role::none, config_.master, bucket.owned_layout, bucket.owned);
+    bucket.weights = declare("shard_fp32_from_float16_groups", Category::optimizer_states, Role::none, config_.master, bucket.owned_layout,
+                             bucket.owned);
   } else {
     Buffer view = build.schedule().at(bucket.param_data);
     view.label.verb = "shard_fp32_groups";
@@ -143,8 +157,12 @@ void MegatronBuckets::declare_buffers(MegatronBucket& bucket) {
     view.view_offset = first_owned(bucket);
     bucket.weights = build.buffer(view);
   }
-  optimizer_.add({.label = {"optimizer", bucket.name}, .parameters = owned_parameters(bucket, flat.starts), .weights = bucket.weights, .layout = bucket.owned_layout,
-                  .count = bucket.owned, .dtype = config_.master});
+  optimizer_.add({.label = {"optimizer", bucket.name},
+                  .parameters = owned_parameters(bucket, flat.starts),
+                  .weights = bucket.weights,
+                  .layout = bucket.owned_layout,
+                  .count = bucket.owned,
+                  .dtype = config_.master});
 }
 
 Elements MegatronBuckets::first_owned(const MegatronBucket& bucket) const {
@@ -156,7 +174,8 @@ std::vector<ParameterId> MegatronBuckets::owned_parameters(const MegatronBucket&
   const std::int64_t from = first_owned(bucket).value(), to = from + bucket.owned.value();
   std::vector<ParameterId> owned;
   for (std::size_t i = 0; i < starts.size(); ++i)
-    if (starts[i] < to && starts[i] + program_.model().at(bucket.parameters[i]).elements.value() > from) owned.push_back(bucket.parameters[i]);
+    if (starts[i] < to && starts[i] + program_.model().at(bucket.parameters[i]).elements.value() > from)
+      owned.push_back(bucket.parameters[i]);
   return owned;
 }
 

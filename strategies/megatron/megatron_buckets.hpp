@@ -18,12 +18,12 @@ struct MegatronConfig {
   bool average_in_collective = false;
   bool pad_buckets_for_high_nccl_busbw = false;
   bool reduce_scatter_with_fp32_accumulation = false;
-  std::int64_t instances = 1;          ///< num_distributed_optimizer_instances
-  std::int64_t shard = 1;              ///< ranks of one instance
-  std::int64_t expert_parallel = 1;    ///< expert_parallel_size
-  std::int64_t bucket_size = 0;        ///< elements; 0: one bucket
+  std::int64_t instances = 1;        ///< num_distributed_optimizer_instances
+  std::int64_t shard = 1;            ///< ranks of one instance
+  std::int64_t expert_parallel = 1;  ///< expert_parallel_size
+  std::int64_t bucket_size = 0;      ///< elements; 0: one bucket
   DType parameters = DType::bf16;
-  DType gradients = DType::fp32;       ///< of the gradient buffer and of its reduction
+  DType gradients = DType::fp32;  ///< of the gradient buffer and of its reduction
   DType master = DType::fp32;
   bool has_master = true;
 };
@@ -35,30 +35,31 @@ struct MegatronConfig {
 
 /// The ranks that share the work on a buffer: all of them, or, for routed experts that are split, those that hold the same ones.
 struct MegatronGroups {
-  RankGroup intra{};                   ///< of one optimizer instance
-  CommunicatorId inter{};              ///< across instances
+  RankGroup intra{};       ///< of one optimizer instance
+  CommunicatorId inter{};  ///< across instances
 };
 
 /// _ParamAndGradBucket: a stretch of the parameter buffer, the same stretch of the gradient buffer, and this rank's share of the optimizer.
 struct MegatronBucket {
   UnitId name{};
   MegatronGroups groups{};
-  std::int32_t next = -1;             ///< next_param_gather_bucket_group: the bucket before it in the same buffer
+  std::int32_t next = -1;  ///< next_param_gather_bucket_group: the bucket before it in the same buffer
   std::vector<ParameterId> parameters{};
-  Elements elements{};                ///< padded
-  Elements owned{};                   ///< that this rank updates
+  Elements elements{};  ///< padded
+  Elements owned{};     ///< that this rank updates
   BufferId param_data{}, grad_data{};
-  BufferId weights{};                 ///< that the optimizer updates: shard_fp32_from_float16_groups, or a view of the parameters (shard_fp32_groups)
+  BufferId weights{};  ///< that the optimizer updates: shard_fp32_from_float16_groups, or a view of the parameters (shard_fp32_groups)
   LayoutId owned_layout{};
-  BufferId received{};                ///< of the all-to-all under reduce_scatter_with_fp32_accumulation, until the gradients are waited for
-  std::size_t pending = 0;            ///< parameters without a gradient in the last micro-batch so far
+  BufferId received{};      ///< of the all-to-all under reduce_scatter_with_fp32_accumulation, until the gradients are waited for
+  std::size_t pending = 0;  ///< parameters without a gradient in the last micro-batch so far
   OpId grad_reduce_handle{}, param_gather_handle{};
   bool param_gather_dispatched = false;
 };
 
 /// Buckets of one buffer, whose parameters are laid out in reverse order: appended, closed when the bucket has reached its size; a tied
 /// embedding stands alone under the distributed optimizer.
-[[nodiscard]] std::vector<std::vector<ParameterId>> megatron_buckets(const Model& model, const MegatronConfig& config, std::vector<ParameterId> parameters);
+[[nodiscard]] std::vector<std::vector<ParameterId>> megatron_buckets(const Model& model, const MegatronConfig& config,
+                                                                     std::vector<ParameterId> parameters);
 
 class MegatronBuckets {
  public:
@@ -68,8 +69,8 @@ class MegatronBuckets {
   [[nodiscard]] std::int32_t index_of(ParameterId p) const { return bucket_of_[static_cast<std::size_t>(p.index)]; }
   /// Where this rank's shard begins in the bucket.
   [[nodiscard]] Elements first_owned(const MegatronBucket& bucket) const;
-  [[nodiscard]] OptimizerStep& optimizer() { return optimizer_; }           ///< target i: this rank's part of bucket i
-  [[nodiscard]] CommunicatorId group() const { return dense_.intra.communicator; }       ///< of one optimizer instance
+  [[nodiscard]] OptimizerStep& optimizer() { return optimizer_; }                   ///< target i: this rank's part of bucket i
+  [[nodiscard]] CommunicatorId group() const { return dense_.intra.communicator; }  ///< of one optimizer instance
 
  private:
   void add_buffer(std::vector<ParameterId> parameters, const MegatronGroups& groups);

@@ -84,7 +84,8 @@ class OlmoDdp final : public Hooks {
     next_ = 0;
     for (OlmoBucket& bucket : buckets_) bucket.pending = bucket.parameters.size();
     if (micro_batch > 0) return;
-    for (const OlmoBucket& bucket : buckets_) build_.copy({"zero_grad", bucket.name}, current_stream, {.target = bucket.storage, .count = bucket.elements});
+    for (const OlmoBucket& bucket : buckets_)
+      build_.copy({"zero_grad", bucket.name}, current_stream, {.target = bucket.storage, .count = bucket.elements});
   }
 
   void produce_gradient(ParameterId p) override { gradients_.produce(p); }
@@ -105,7 +106,8 @@ class OlmoDdp final : public Hooks {
     for (OlmoBucket& bucket : buckets_) {
       build_.wait(current_stream, bucket.work);
       if (bucket.communication != bucket.storage)
-        build_.copy({"finalize_grad_reduce", bucket.name}, current_stream, {.source = bucket.communication, .target = bucket.storage, .count = bucket.elements});
+        build_.copy({"finalize_grad_reduce", bucket.name}, current_stream,
+                    {.source = bucket.communication, .target = bucket.storage, .count = bucket.elements});
     }
   }
 
@@ -128,10 +130,13 @@ class OlmoDdp final : public Hooks {
     for (const bool trainable : {true, false}) {
       const std::vector<ParameterId> ids = experts_.local(parameters_where(program_.model(), trainable));
       if (ids.empty()) continue;
-      const BufferId buffer =
-          build_.buffer({.label = {trainable ? "parameters" : "frozen parameters", {}}, .category = Category::parameters, .role = Role::parameter, .persistent = true,
-                         .dtype = program_.training().precision.parameters, .layout = build_.layout({.parameters = build_.parameters(ids)}),
-                         .elements = total_elements(program_.model(), ids)});
+      const BufferId buffer = build_.buffer({.label = {trainable ? "parameters" : "frozen parameters", {}},
+                                             .category = Category::parameters,
+                                             .role = Role::parameter,
+                                             .persistent = true,
+                                             .dtype = program_.training().precision.parameters,
+                                             .layout = build_.layout({.parameters = build_.parameters(ids)}),
+                                             .elements = total_elements(program_.model(), ids)});
       if (trainable) parameters_ = buffer;
     }
   }
@@ -157,12 +162,20 @@ class OlmoDdp final : public Hooks {
       for (ParameterId p : bucket.parameters) bucket_of_[static_cast<std::size_t>(p.index)] = static_cast<std::int32_t>(buckets_.size());
       bucket.elements = total_elements(program_.model(), bucket.parameters);
       const LayoutId layout = build_.layout({.parameters = build_.parameters(bucket.parameters)});
-      bucket.storage = build_.buffer({.label = {"main gradients", bucket.name}, .category = Category::gradients, .persistent = true, .dtype = storage_dtype_,
-                                      .layout = layout, .elements = bucket.elements});
+      bucket.storage = build_.buffer({.label = {"main gradients", bucket.name},
+                                      .category = Category::gradients,
+                                      .persistent = true,
+                                      .dtype = storage_dtype_,
+                                      .layout = layout,
+                                      .elements = bucket.elements});
       bucket.communication = bucket.storage;
       if (communication_dtype_ != storage_dtype_)
-        bucket.communication = build_.buffer({.label = {"communication buffer", bucket.name}, .category = Category::communication_buffers, .persistent = true,
-                                              .dtype = communication_dtype_, .layout = layout, .elements = bucket.elements});
+        bucket.communication = build_.buffer({.label = {"communication buffer", bucket.name},
+                                              .category = Category::communication_buffers,
+                                              .persistent = true,
+                                              .dtype = communication_dtype_,
+                                              .layout = layout,
+                                              .elements = bucket.elements});
       buckets_.push_back(std::move(bucket));
     }
   }
@@ -192,18 +205,31 @@ class OlmoDdp final : public Hooks {
       set.whole = build_.layout(layout);
       layout.shard = sharded;
       set.own = build_.layout(layout);
-      set.main = build_.buffer({.label = {sharded ? "sharded main parameters" : "replicated main parameters", name}, .category = Category::optimizer_states,
-                                .persistent = true, .dtype = main_dtype, .layout = set.own, .elements = set.owned});
-      optimizer_.add({.label = {"optimizer", name}, .parameters = set.parameters, .weights = set.main, .layout = set.own, .count = set.owned, .dtype = main_dtype});
+      set.main = build_.buffer({.label = {sharded ? "sharded main parameters" : "replicated main parameters", name},
+                                .category = Category::optimizer_states,
+                                .persistent = true,
+                                .dtype = main_dtype,
+                                .layout = set.own,
+                                .elements = set.owned});
+      optimizer_.add({.label = {"optimizer", name},
+                      .parameters = set.parameters,
+                      .weights = set.main,
+                      .layout = set.own,
+                      .count = set.owned,
+                      .dtype = main_dtype});
       sets_.push_back(std::move(set));
     }
   }
 
   void all_reduce(OlmoBucket& bucket) {
     if (bucket.communication != bucket.storage)
-      build_.copy({"copy to communication buffer", bucket.name}, current_stream, {.source = bucket.storage, .target = bucket.communication, .count = bucket.elements});
-    build_.copy({"div_", bucket.name}, current_stream, {.source = bucket.communication, .target = bucket.communication, .count = bucket.elements,
-                                                        .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+      build_.copy({"copy to communication buffer", bucket.name}, current_stream,
+                  {.source = bucket.storage, .target = bucket.communication, .count = bucket.elements});
+    build_.copy({"div_", bucket.name}, current_stream,
+                {.source = bucket.communication,
+                 .target = bucket.communication,
+                 .count = bucket.elements,
+                 .scale = 1.0 / static_cast<double>(program_.job.world_size)});
     build_.wait_stream(process_group_, current_stream);
     bucket.work = build_.communicate({"nccl:all_reduce", bucket.name}, process_group_,
                                      {.kind = Collective::all_reduce,
@@ -239,8 +265,12 @@ class OlmoDdp final : public Hooks {
                             .partition = Layout::Partition::each,
                             .n = static_cast<std::int32_t>(set.group.ranks),
                             .stride = static_cast<std::int32_t>(set.group.stride)};
-        const BufferId matrix = build_.allocate({.label = {"gathered momentum", name}, .category = Category::communication_buffers, .dtype = DType::fp32,
-                                                 .pool = current_stream, .layout = build_.layout(layout), .elements = parameter.elements});
+        const BufferId matrix = build_.allocate({.label = {"gathered momentum", name},
+                                                 .category = Category::communication_buffers,
+                                                 .dtype = DType::fp32,
+                                                 .pool = current_stream,
+                                                 .layout = build_.layout(layout),
+                                                 .elements = parameter.elements});
         build_.copy({"pack momentum", name}, current_stream,
                     {.source = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])].storage,
                      .target = matrix,
@@ -258,12 +288,17 @@ class OlmoDdp final : public Hooks {
   /// Replicated tensors are copied; own slices are packed, all-gathered into a buffer of the whole group, and copied from there.
   void publish(const UpdateSet& set) {
     if (!set.sharded) {
-      build_.copy({"copy main to model parameters", set.name}, current_stream, {.source = set.main, .target = parameters_, .count = set.elements});
+      build_.copy({"copy main to model parameters", set.name}, current_stream,
+                  {.source = set.main, .target = parameters_, .count = set.elements});
       return;
     }
     const auto make = [&](const char* verb, LayoutId layout, Elements elements) {
-      return build_.allocate({.label = {verb, set.name}, .category = Category::communication_buffers, .dtype = program_.training().precision.parameters,
-                              .pool = current_stream, .layout = layout, .elements = elements});
+      return build_.allocate({.label = {verb, set.name},
+                              .category = Category::communication_buffers,
+                              .dtype = program_.training().precision.parameters,
+                              .pool = current_stream,
+                              .layout = layout,
+                              .elements = elements});
     };
     const BufferId packed = make("packed shards", set.own, set.owned);
     build_.copy({"pack own shards", set.name}, current_stream, {.source = set.main, .target = packed, .count = set.owned});
@@ -275,8 +310,9 @@ class OlmoDdp final : public Hooks {
                         .payload = set.elements,
                         .source = packed,
                         .target = gathered});
-    build_.copy({"copy main to model parameters", set.name}, current_stream,
-                {.source = gathered, .target = parameters_, .count = set.elements, .kernels = static_cast<std::int32_t>(set.parameters.size())});
+    build_.copy(
+        {"copy main to model parameters", set.name}, current_stream,
+        {.source = gathered, .target = parameters_, .count = set.elements, .kernels = static_cast<std::int32_t>(set.parameters.size())});
     build_.free(packed);
     build_.free(gathered);
   }
@@ -289,13 +325,13 @@ class OlmoDdp final : public Hooks {
   RankGroup dp_, replicas_;  // replicas: ranks that hold the same experts
   StreamId process_group_;
   MainGradients gradients_;
-  OptimizerStep optimizer_;               // target i: sets_[i]
+  OptimizerStep optimizer_;  // target i: sets_[i]
   BufferId parameters_;
   std::vector<OlmoBucket> buckets_;
-  std::vector<std::int32_t> bucket_of_;   // by parameter
+  std::vector<std::int32_t> bucket_of_;  // by parameter
   std::vector<UpdateSet> sets_;
   std::int32_t groups_ = 0;
-  std::size_t next_ = 0;                  // first bucket not launched yet
+  std::size_t next_ = 0;  // first bucket not launched yet
   bool synchronize_ = true;
 };
 
@@ -303,7 +339,8 @@ void check_olmo_ddp(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
   check_expert_parallel(job, job.world_size, problems);
   if (options.boolean("reduce_scatter_grads", false))
-    problems.add(options.where("reduce_scatter_grads"), "reduce_scatter_grads cannot be combined with the bucketed DDP: its gradients are all-reduced already");
+    problems.add(options.where("reduce_scatter_grads"),
+                 "reduce_scatter_grads cannot be combined with the bucketed DDP: its gradients are all-reduced already");
   if (job.training.offload.optimizer != OffloadTarget::none || job.training.offload.parameters != OffloadTarget::none)
     problems.add({}, "olmo_ddp: offload is not supported", {"use offload: none, or strategy zero2 or zero3"});
 }
@@ -312,7 +349,8 @@ std::vector<std::string> olmo_ddp_without_effect(const Job& job) {
   std::vector<std::string> warnings;
   if (job.training.gradient_accumulation_steps == 1 && job.strategy.options.given("no_sync"))
     warnings.push_back("olmo_ddp: no_sync has no effect with one micro-batch a step");
-  if (!job.training.optimizer.set_to_none) warnings.push_back("olmo_ddp: zero_grad has no effect: main gradients are always filled with zeros");
+  if (!job.training.optimizer.set_to_none)
+    warnings.push_back("olmo_ddp: zero_grad has no effect: main gradients are always filled with zeros");
   warn_expert_parallel(job, warnings);
   return warnings;
 }

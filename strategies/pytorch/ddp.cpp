@@ -133,7 +133,11 @@ class Ddp final : public Hooks {
   }
 
   void add_bucket(std::vector<ParameterId> parameters) {
-    Bucket bucket{.parameters = std::move(parameters), .elements = {}, .buffer = {}, .name = build_.unit("bucket " + std::to_string(buckets_.size())), .work = {}};
+    Bucket bucket{.parameters = std::move(parameters),
+                  .elements = {},
+                  .buffer = {},
+                  .name = build_.unit("bucket " + std::to_string(buckets_.size())),
+                  .work = {}};
     bucket.elements = total_elements(program_.model(), bucket.parameters);
     bucket.buffer = build_.buffer({.label = {"Reducer bucket", bucket.name},
                                    .category = view_ ? Category::gradients : Category::communication_buffers,
@@ -177,8 +181,11 @@ class Ddp final : public Hooks {
   void all_reduce(Bucket& bucket) {
     build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
     bucket.work = build_.communicate({"nccl:all_reduce", bucket.name}, process_group_,
-                                     {.kind = Collective::all_reduce, .communicator = dp_, .dtype = replicated_.gradient_dtype(),
-                                      .payload = bucket.elements, .target = bucket.buffer});
+                                     {.kind = Collective::all_reduce,
+                                      .communicator = dp_,
+                                      .dtype = replicated_.gradient_dtype(),
+                                      .payload = bucket.elements,
+                                      .target = bucket.buffer});
   }
 
   void copy_to_gradients(const Bucket& bucket) {
@@ -210,12 +217,15 @@ class Ddp final : public Hooks {
   /// One int32 for each parameter, summed over ranks: which ones were used anywhere.
   void all_reduce_unused_map() {
     const Elements count{static_cast<std::int64_t>(held_.dense.size())};
-    const BufferId map = build_.allocate({.label = {"unused parameters map", {}}, .category = Category::temporaries, .dtype = DType::int32,
-                                          .pool = ScheduleBuilder::compute_stream(), .elements = count});
+    const BufferId map = build_.allocate({.label = {"unused parameters map", {}},
+                                          .category = Category::temporaries,
+                                          .dtype = DType::int32,
+                                          .pool = ScheduleBuilder::compute_stream(),
+                                          .elements = count});
     build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
-    const OpId work = build_.communicate({"nccl:all_reduce", build_.unit("unused parameters map")}, process_group_,
-                                         {.kind = Collective::all_reduce, .communicator = dp_, .dtype = DType::int32, .control = true,
-                                          .payload = count, .target = map});
+    const OpId work = build_.communicate(
+        {"nccl:all_reduce", build_.unit("unused parameters map")}, process_group_,
+        {.kind = Collective::all_reduce, .communicator = dp_, .dtype = DType::int32, .control = true, .payload = count, .target = map});
     build_.wait(ScheduleBuilder::compute_stream(), work);
     build_.free(map);
   }
@@ -236,7 +246,8 @@ class Ddp final : public Hooks {
 };
 
 std::string ddp_differs(const Job& job) {
-  if (!job.strategy.options.boolean("no_sync", true) && job.training.gradient_accumulation_steps > 1) return "without no_sync every micro-batch is all-reduced";
+  if (!job.strategy.options.boolean("no_sync", true) && job.training.gradient_accumulation_steps > 1)
+    return "without no_sync every micro-batch is all-reduced";
   return {};
 }
 
@@ -267,12 +278,23 @@ std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job) {
 std::unique_ptr<Hooks> make_ddp(Program& program, LocalUpdate update) { return std::make_unique<Ddp>(program, std::move(update)); }
 
 std::vector<OptionSpec> ddp_options() {
-  return {{.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "25", .help = "MiB after which a bucket closes", .minimum = 1e-6},
-          {.name = "first_bucket_mb", .kind = OptionKind::number, .fallback = "1", .help = "cap of the first bucket; 1 only if bucket_cap_mb is not set", .minimum = 1e-6},
-          {.name = "gradient_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = ".grad is a view of its bucket"},
-          {.name = "find_unused_parameters", .kind = OptionKind::boolean, .fallback = "false", .help = "walk the graph each step; all-reduce a map of unused parameters"},
-          {.name = "static_graph", .kind = OptionKind::boolean, .fallback = "false", .help = "the graph never changes: first iteration delays every all-reduce"},
-          {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"}};
+  return {
+      {.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "25", .help = "MiB after which a bucket closes", .minimum = 1e-6},
+      {.name = "first_bucket_mb",
+       .kind = OptionKind::number,
+       .fallback = "1",
+       .help = "cap of the first bucket; 1 only if bucket_cap_mb is not set",
+       .minimum = 1e-6},
+      {.name = "gradient_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = ".grad is a view of its bucket"},
+      {.name = "find_unused_parameters",
+       .kind = OptionKind::boolean,
+       .fallback = "false",
+       .help = "walk the graph each step; all-reduce a map of unused parameters"},
+      {.name = "static_graph",
+       .kind = OptionKind::boolean,
+       .fallback = "false",
+       .help = "the graph never changes: first iteration delays every all-reduce"},
+      {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"}};
 }
 
 std::vector<std::string> ddp_without_effect(const Job& job) {

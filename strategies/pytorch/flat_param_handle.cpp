@@ -18,8 +18,13 @@ std::int64_t predivide_factor(std::int64_t world_size) {
 }  // namespace
 
 FlatParamHandles::FlatParamHandles(Program& program, const Fsdp1Config& config)
-    : program_(program), build_(program.build), config_(config), unshard_(build_.stream("unshard")), pre_unshard_(build_.stream("pre_unshard")),
-      post_backward_(build_.stream("post_backward")), optimizer_(program),
+    : program_(program),
+      build_(program.build),
+      config_(config),
+      unshard_(build_.stream("unshard")),
+      pre_unshard_(build_.stream("pre_unshard")),
+      post_backward_(build_.stream("post_backward")),
+      optimizer_(program),
       offload_(program.training().offload.parameters != OffloadTarget::none) {
   shard_group_ = build_.communicator("shard", "shard", config_.shard);
   if (config_.replicate > 1) {
@@ -60,11 +65,13 @@ FlatParamHandle* FlatParamHandles::add_unit(const std::string& name, const std::
 Elements FlatParamHandles::trained_in_shard(const FlatParamHandle& handle) const {
   const FlatLayout flat = flat_layout(program_.model(), handle.parameters, handle.align, config_.shard);
   const std::int64_t length = flat.elements.value() / config_.shard, begin = length * (program_.job.rank % config_.shard);
-  if (std::all_of(handle.parameters.begin(), handle.parameters.end(), [&](ParameterId p) { return program_.model().at(p).trainable; })) return Elements{length};
+  if (std::all_of(handle.parameters.begin(), handle.parameters.end(), [&](ParameterId p) { return program_.model().at(p).trainable; }))
+    return Elements{length};
   std::int64_t trained = 0;
   for (std::size_t i = 0; i < handle.parameters.size(); ++i) {
     const Parameter& p = program_.model().at(handle.parameters[i]);
-    if (p.trainable) trained += std::max<std::int64_t>(0, std::min(flat.starts[i] + p.elements.value(), begin + length) - std::max(flat.starts[i], begin));
+    if (p.trainable)
+      trained += std::max<std::int64_t>(0, std::min(flat.starts[i] + p.elements.value(), begin + length) - std::max(flat.starts[i], begin));
   }
   return Elements{trained};
 }
@@ -92,8 +99,12 @@ FlatParamHandle* FlatParamHandles::add(const std::string& name, std::vector<Para
                                  .layout = layout(*handle, true),
                                  .elements = handle->padded / config_.shard});
   if (handle->trains)
-    optimizer_.add({.label = {"optimizer", handle->name}, .parameters = handle->parameters, .weights = handle->shard, .layout = layout(*handle, true),
-                    .count = trained_in_shard(*handle), .dtype = config_.stored});
+    optimizer_.add({.label = {"optimizer", handle->name},
+                    .parameters = handle->parameters,
+                    .weights = handle->shard,
+                    .layout = layout(*handle, true),
+                    .count = trained_in_shard(*handle),
+                    .dtype = config_.stored});
   if (handle->trains && !program_.training().optimizer.set_to_none) {
     handle->kept_gradient = build_.buffer(gradient_of(*handle));
     if (program_.training().warm) handle->sharded_gradient = handle->kept_gradient;  // else the first backward makes it
@@ -103,12 +114,22 @@ FlatParamHandle* FlatParamHandles::add(const std::string& name, std::vector<Para
 }
 
 LayoutId FlatParamHandles::layout(const FlatParamHandle& handle, bool shard) {
-  return build_.layout({.parameters = build_.parameters(handle.parameters), .partition = Layout::Partition::flat, .shard = shard,
-                        .n = static_cast<std::int32_t>(config_.shard), .align = handle.align, .multiple = static_cast<std::int32_t>(config_.shard)});
+  return build_.layout({.parameters = build_.parameters(handle.parameters),
+                        .partition = Layout::Partition::flat,
+                        .shard = shard,
+                        .n = static_cast<std::int32_t>(config_.shard),
+                        .align = handle.align,
+                        .multiple = static_cast<std::int32_t>(config_.shard)});
 }
 
-BufferId FlatParamHandles::make(const char* verb, const FlatParamHandle& handle, Category category, DType dtype, StreamId pool, bool full, Role role) {
-  return build_.allocate({.label = {verb, handle.name}, .category = category, .role = role, .dtype = dtype, .pool = pool, .layout = layout(handle, !full),
+BufferId FlatParamHandles::make(const char* verb, const FlatParamHandle& handle, Category category, DType dtype, StreamId pool, bool full,
+                                Role role) {
+  return build_.allocate({.label = {verb, handle.name},
+                          .category = category,
+                          .role = role,
+                          .dtype = dtype,
+                          .pool = pool,
+                          .layout = layout(handle, !full),
                           .elements = full ? handle.padded : handle.padded / config_.shard});
 }
 
@@ -133,22 +154,33 @@ void FlatParamHandles::unshard(FlatParamHandle& handle) {
   if (needed && cast && config_.shard > 1) {
     source = make("cast shard", handle, Category::communication_buffers, config_.parameters, pre_unshard_, false);
     build_.copy({"FSDP::pre_unshard", handle.name}, pre_unshard_,
-                {.source = handle.shard, .target = source, .count = handle.padded / config_.shard, .path = offload_ ? CopyPath::to_device : CopyPath::device});
+                {.source = handle.shard,
+                 .target = source,
+                 .count = handle.padded / config_.shard,
+                 .path = offload_ ? CopyPath::to_device : CopyPath::device});
     build_.wait_stream(unshard_, pre_unshard_);
   }
   // The limiter counts calls, not gathers: it pops even when the parameters are still full.
   if (config_.limit_all_gathers)
     if (const OpId event = free_events_.dequeue_if_needed(); event.valid()) build_.host_wait({"FSDP::rate_limiter", handle.name}, event);
   if (!needed) return;
-  handle.unsharded = make("unsharded flat parameter", handle, Category::unsharded_parameters, config_.parameters, unshard_, true, Role::parameter);
+  handle.unsharded =
+      make("unsharded flat parameter", handle, Category::unsharded_parameters, config_.parameters, unshard_, true, Role::parameter);
   if (config_.shard > 1) {
     build_.communicate({"FSDP::all_gather", handle.name}, unshard_,
-                       {.kind = Collective::all_gather, .communicator = shard_group_, .dtype = config_.parameters, .payload = handle.padded,
-                        .source = source, .target = handle.unsharded});
+                       {.kind = Collective::all_gather,
+                        .communicator = shard_group_,
+                        .dtype = config_.parameters,
+                        .payload = handle.padded,
+                        .source = source,
+                        .target = handle.unsharded});
     if (source != handle.shard) build_.free(source, unshard_);
   } else {
     build_.copy({"FSDP::pre_unshard", handle.name}, unshard_,
-                {.source = handle.shard, .target = handle.unsharded, .count = handle.padded, .path = offload_ ? CopyPath::to_device : CopyPath::device});
+                {.source = handle.shard,
+                 .target = handle.unsharded,
+                 .count = handle.padded,
+                 .path = offload_ ? CopyPath::to_device : CopyPath::device});
   }
 }
 
@@ -163,11 +195,15 @@ void FlatParamHandles::reshard(FlatParamHandle& handle) {
 
 void FlatParamHandles::produce_gradient(ParameterId parameter) {
   FlatParamHandle& handle = *of_parameter_[static_cast<std::size_t>(parameter.index)];
-  const auto index = static_cast<std::size_t>(std::find(handle.parameters.begin(), handle.parameters.end(), parameter) - handle.parameters.begin());
-  handle.tensor_gradients[index] =
-      build_.allocate({.label = {"gradient of a view", handle.name}, .category = Category::unsharded_gradients, .role = Role::gradient, .dtype = config_.parameters,
-                       .pool = default_stream, .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
-                       .elements = program_.model().at(parameter).elements});
+  const auto index =
+      static_cast<std::size_t>(std::find(handle.parameters.begin(), handle.parameters.end(), parameter) - handle.parameters.begin());
+  handle.tensor_gradients[index] = build_.allocate({.label = {"gradient of a view", handle.name},
+                                                    .category = Category::unsharded_gradients,
+                                                    .role = Role::gradient,
+                                                    .dtype = config_.parameters,
+                                                    .pool = default_stream,
+                                                    .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
+                                                    .elements = program_.model().at(parameter).elements});
 }
 
 void FlatParamHandles::concatenate_gradients(FlatParamHandle& handle) {
@@ -177,7 +213,10 @@ void FlatParamHandles::concatenate_gradients(FlatParamHandle& handle) {
     BufferId& gradient = handle.tensor_gradients[i];
     if (!gradient.valid()) continue;
     build_.copy({"SplitBackward::cat", handle.name}, default_stream,
-                {.source = gradient, .target = fresh, .count = program_.model().at(handle.parameters[i]).elements, .kernels = std::exchange(kernels, 0)});
+                {.source = gradient,
+                 .target = fresh,
+                 .count = program_.model().at(handle.parameters[i]).elements,
+                 .kernels = std::exchange(kernels, 0)});
     build_.free(gradient);
     gradient = {};
   }
@@ -185,7 +224,8 @@ void FlatParamHandles::concatenate_gradients(FlatParamHandle& handle) {
     handle.flat_gradient = fresh;
     return;
   }
-  build_.copy({"AccumulateGrad", handle.name}, default_stream, {.source = fresh, .target = handle.flat_gradient, .count = handle.padded, .accumulate = true});
+  build_.copy({"AccumulateGrad", handle.name}, default_stream,
+              {.source = fresh, .target = handle.flat_gradient, .count = handle.padded, .accumulate = true});
   build_.free(fresh);
 }
 
@@ -200,22 +240,35 @@ void FlatParamHandles::reduce_gradient(FlatParamHandle& handle) {
     build_.copy({"FSDP::cast_and_predivide", handle.name}, post_backward_,
                 {.source = handle.flat_gradient, .target = input, .count = handle.padded, .scale = 1.0 / static_cast<double>(pre)});
   } else {
-    build_.copy({"FSDP::predivide", handle.name}, post_backward_, {.source = input, .target = input, .count = handle.padded, .scale = 1.0 / static_cast<double>(pre)});
+    build_.copy({"FSDP::predivide", handle.name}, post_backward_,
+                {.source = input, .target = input, .count = handle.padded, .scale = 1.0 / static_cast<double>(pre)});
   }
   BufferId reduced = input;
   if (config_.shard > 1) {
     reduced = make("reduced shard", handle, Category::communication_buffers, config_.reduce, post_backward_, false);
     build_.communicate({"FSDP::reduce_scatter", handle.name}, post_backward_,
-                       {.kind = Collective::reduce_scatter, .communicator = shard_group_, .dtype = config_.reduce, .payload = handle.padded, .source = input, .target = reduced});
+                       {.kind = Collective::reduce_scatter,
+                        .communicator = shard_group_,
+                        .dtype = config_.reduce,
+                        .payload = handle.padded,
+                        .source = input,
+                        .target = reduced});
   }
   if (config_.replicate > 1) {
     build_.wait_stream(all_reduce_, post_backward_);
     build_.communicate({"FSDP::all_reduce", handle.name}, all_reduce_,
-                       {.kind = Collective::all_reduce, .communicator = replicate_group_, .dtype = config_.reduce, .payload = handle.padded / config_.shard, .target = reduced});
+                       {.kind = Collective::all_reduce,
+                        .communicator = replicate_group_,
+                        .dtype = config_.reduce,
+                        .payload = handle.padded / config_.shard,
+                        .target = reduced});
   }
   const StreamId stream = config_.replicate > 1 ? all_reduce_ : post_backward_;
   build_.copy({"FSDP::postdivide", handle.name}, stream,
-              {.source = reduced, .target = reduced, .count = handle.padded / config_.shard, .scale = static_cast<double>(pre) / static_cast<double>(world)});
+              {.source = reduced,
+               .target = reduced,
+               .count = handle.padded / config_.shard,
+               .scale = static_cast<double>(pre) / static_cast<double>(world)});
   accumulate_shard(handle, reduced);
   if (input != handle.flat_gradient && input != reduced) build_.free(input);
   if (reduced != handle.flat_gradient) build_.free(reduced);
@@ -243,8 +296,11 @@ void FlatParamHandles::accumulate_shard(FlatParamHandle& handle, BufferId reduce
     build_.allocate(handle.sharded_gradient);
   }
   build_.copy({first ? "FSDP::save_grad_shard" : "FSDP::accumulate_grad_shard", handle.name}, stream,
-              {.source = reduced, .target = handle.sharded_gradient, .count = handle.padded / config_.shard,
-               .path = offload_ ? CopyPath::to_host : CopyPath::device, .accumulate = !first});
+              {.source = reduced,
+               .target = handle.sharded_gradient,
+               .count = handle.padded / config_.shard,
+               .path = offload_ ? CopyPath::to_host : CopyPath::device,
+               .accumulate = !first});
 }
 
 void FlatParamHandles::finish_backward() {
@@ -257,7 +313,8 @@ void FlatParamHandles::step() {
   for (const OptimizerTarget& target : optimizer_.targets()) {
     gradients.emplace_back();
     for (const auto& handle : handles_)
-      if (handle->shard == target.weights && handle->sharded_gradient.valid()) gradients.back() = {{handle->sharded_gradient}, {target.count}};
+      if (handle->shard == target.weights && handle->sharded_gradient.valid())
+        gradients.back() = {{handle->sharded_gradient}, {target.count}};
   }
   if (offload_) build_.synchronize({"FSDP::offload gradients", {}});
   optimizer_.unscale(gradients, shard_group_, config_.stored);

@@ -16,12 +16,12 @@ namespace shardsim {
 struct Fsdp1Config {
   enum class Prefetch : std::uint8_t { none, pre, post };
   std::int64_t shard = 1, replicate = 1;
-  bool reshard_after_forward = true;     ///< FULL_SHARD and HYBRID_SHARD
+  bool reshard_after_forward = true;  ///< FULL_SHARD and HYBRID_SHARD
   Prefetch backward_prefetch = Prefetch::pre;
   bool forward_prefetch = false, limit_all_gathers = true, use_orig_params = false, no_sync = false;
-  DType stored = DType::fp32;            ///< of the shard, its gradient and the moments
-  DType parameters = DType::bf16;        ///< gathered and computed with
-  DType reduce = DType::bf16;            ///< on the wire of reductions; defaults to the parameters'
+  DType stored = DType::fp32;      ///< of the shard, its gradient and the moments
+  DType parameters = DType::bf16;  ///< gathered and computed with
+  DType reduce = DType::bf16;      ///< on the wire of reductions; defaults to the parameters'
 };
 [[nodiscard]] Fsdp1Config fsdp1_config(const Job& job);
 
@@ -31,16 +31,16 @@ struct FlatParamHandle {
   std::vector<ParameterId> parameters;
   bool trains = false;
   std::int32_t align = 1;
-  Elements unpadded, padded;             ///< of the flat parameter
-  BufferId shard;                        ///< stored
-  BufferId unsharded;                    ///< the full flat parameter
+  Elements unpadded, padded;               ///< of the flat parameter
+  BufferId shard;                          ///< stored
+  BufferId unsharded;                      ///< the full flat parameter
   std::vector<BufferId> tensor_gradients;  ///< of the views, until torch.split's backward concatenates them
-  BufferId flat_gradient;                ///< unsharded; kept across micro-batches under no_sync
-  BufferId sharded_gradient;             ///< _saved_grad_shard
-  BufferId kept_gradient;                ///< the same, where zero_grad fills it with zeros instead of setting it to none
+  BufferId flat_gradient;                  ///< unsharded; kept across micro-batches under no_sync
+  BufferId sharded_gradient;               ///< _saved_grad_shard
+  BufferId kept_gradient;                  ///< the same, where zero_grad fills it with zeros instead of setting it to none
   bool prefetched = false;
   bool needs_pre_backward_unshard = false;  ///< its forward has run, its backward has not: only then is it worth prefetching
-  FlatParamHandle* apart = nullptr;      ///< the unit's trained parameters, where PEFT's policy wraps them apart from frozen ones
+  FlatParamHandle* apart = nullptr;         ///< the unit's trained parameters, where PEFT's policy wraps them apart from frozen ones
 };
 
 /// The rate limiter's queue: unsharding first waits, on the host, until all but the two youngest frees are really done.
@@ -68,14 +68,14 @@ class FlatParamHandles {
   [[nodiscard]] FlatParamHandle* of_layer(std::int32_t layer) const { return of_layer_[static_cast<std::size_t>(layer)]; }
   [[nodiscard]] FlatParamHandle* after(const FlatParamHandle& handle);  ///< in forward order
 
-  void wait_for_default_stream();                     ///< root pre-forward: unshard and pre_unshard wait for the default stream
-  void unshard(FlatParamHandle& handle);              ///< _runtime_utils._unshard
-  void wait_for_unshard();                            ///< the default stream waits for the unshard stream
-  void reshard(FlatParamHandle& handle);              ///< _runtime_utils._reshard
+  void wait_for_default_stream();         ///< root pre-forward: unshard and pre_unshard wait for the default stream
+  void unshard(FlatParamHandle& handle);  ///< _runtime_utils._unshard
+  void wait_for_unshard();                ///< the default stream waits for the unshard stream
+  void reshard(FlatParamHandle& handle);  ///< _runtime_utils._reshard
   void produce_gradient(ParameterId parameter);
   void concatenate_gradients(FlatParamHandle& handle);  ///< backward of torch.split
-  void reduce_gradient(FlatParamHandle& handle);      ///< the body of _post_backward_hook, on the post_backward stream
-  void finish_backward();                             ///< the default stream waits for all reductions
+  void reduce_gradient(FlatParamHandle& handle);        ///< the body of _post_backward_hook, on the post_backward stream
+  void finish_backward();                               ///< the default stream waits for all reductions
   void step();
 
  private:
@@ -83,7 +83,8 @@ class FlatParamHandles {
   FlatParamHandle* add(const std::string& name, std::vector<ParameterId> parameters, bool root);
   [[nodiscard]] Elements trained_in_shard(const FlatParamHandle& handle) const;
   [[nodiscard]] LayoutId layout(const FlatParamHandle& handle, bool shard);
-  [[nodiscard]] BufferId make(const char* verb, const FlatParamHandle& handle, Category category, DType dtype, StreamId pool, bool full, Role role = Role::none);
+  [[nodiscard]] BufferId make(const char* verb, const FlatParamHandle& handle, Category category, DType dtype, StreamId pool, bool full,
+                              Role role = Role::none);
   [[nodiscard]] Buffer gradient_of(const FlatParamHandle& handle);
   void accumulate_shard(FlatParamHandle& handle, BufferId reduced);
 

@@ -113,8 +113,11 @@ class Fsdp1 final : public Hooks {
   [[nodiscard]] std::int32_t first_trained_module(std::int32_t l) const {
     const Layer& layer = (*program_.model().layers)[static_cast<std::size_t>(l)];
     const auto& modules = program_.model().type_of(layer).modules;
-    const auto trains = [&](std::int32_t index) { return program_.model().at(layer.parameters[static_cast<std::size_t>(index)]).trainable; };
-    const auto found = std::find_if(modules.begin(), modules.end(), [&](const Module& m) { return std::any_of(m.parameters.begin(), m.parameters.end(), trains); });
+    const auto trains = [&](std::int32_t index) {
+      return program_.model().at(layer.parameters[static_cast<std::size_t>(index)]).trainable;
+    };
+    const auto found = std::find_if(modules.begin(), modules.end(),
+                                    [&](const Module& m) { return std::any_of(m.parameters.begin(), m.parameters.end(), trains); });
     return static_cast<std::int32_t>(found - modules.begin());
   }
 
@@ -157,7 +160,8 @@ void check_fsdp1(const Job& job, Problems& problems) {
 std::string fsdp1_differs(const Job& job) {
   const Fsdp1Config config = fsdp1_config(job);
   if (config.shard == 1) return "NO_SHARD all-reduces full gradients";
-  if (size_of(config.reduce) > size_of(config.parameters)) return "gradients are reduced in " + std::string(name_of(config.reduce)) + "; the root is gathered once";
+  if (size_of(config.reduce) > size_of(config.parameters))
+    return "gradients are reduced in " + std::string(name_of(config.reduce)) + "; the root is gathered once";
   if (!config.reshard_after_forward) return "parameters stay gathered after forward: one all-gather a micro-batch";
   return "the root is gathered once, not twice; flat parameters are padded";
 }
@@ -168,7 +172,8 @@ std::vector<std::string> fsdp1_without_effect(const Job& job) {
   for (const char* option : {"backward_prefetch", "forward_prefetch"})
     if (config.shard == 1 && job.strategy.options.given(option))
       warnings.push_back("fsdp1: " + std::string(option) + " has no effect with NO_SHARD");
-  if (config.no_sync && job.training.gradient_accumulation_steps == 1) warnings.push_back("fsdp1: no_sync has no effect with one micro-batch a step");
+  if (config.no_sync && job.training.gradient_accumulation_steps == 1)
+    warnings.push_back("fsdp1: no_sync has no effect with one micro-batch a step");
   return warnings;
 }
 
@@ -180,11 +185,15 @@ Fsdp1Config fsdp1_config(const Job& job) {
   const std::string strategy = options.word("sharding_strategy", "FULL_SHARD");
   const std::string prefetch = options.word("backward_prefetch", "BACKWARD_PRE");
   Fsdp1Config c;
-  if (hybrid(options)) c.replicate = options.given("replicate") ? options.integer("replicate", 1) : std::max<std::int64_t>(1, job.world_size / job.gpus_per_node);
+  if (hybrid(options))
+    c.replicate =
+        options.given("replicate") ? options.integer("replicate", 1) : std::max<std::int64_t>(1, job.world_size / job.gpus_per_node);
   if (strategy == "NO_SHARD") c.replicate = job.world_size;
   c.shard = job.world_size / c.replicate;
   c.reshard_after_forward = strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD";
-  c.backward_prefetch = prefetch == "BACKWARD_PRE" ? Fsdp1Config::Prefetch::pre : prefetch == "BACKWARD_POST" ? Fsdp1Config::Prefetch::post : Fsdp1Config::Prefetch::none;
+  c.backward_prefetch = prefetch == "BACKWARD_PRE"    ? Fsdp1Config::Prefetch::pre
+                        : prefetch == "BACKWARD_POST" ? Fsdp1Config::Prefetch::post
+                                                      : Fsdp1Config::Prefetch::none;
   c.forward_prefetch = options.boolean("forward_prefetch", false);
   c.limit_all_gathers = options.boolean("limit_all_gathers", true);
   c.use_orig_params = options.boolean("use_orig_params", false);
@@ -199,15 +208,38 @@ StrategyEntry fsdp1_strategy() {
   return {.info = {.name = "fsdp1",
                    .summary = "Flat parameters sharded over the ranks, gathered module by module under a host rate limiter",
                    .library = "PyTorch 2.3 (torch.distributed.fsdp.FullyShardedDataParallel)",
-                   .options = {{.name = "sharding_strategy", .kind = OptionKind::word, .fallback = "FULL_SHARD", .help = "what is sharded, and over which ranks",
+                   .options = {{.name = "sharding_strategy",
+                                .kind = OptionKind::word,
+                                .fallback = "FULL_SHARD",
+                                .help = "what is sharded, and over which ranks",
                                 .words = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"}},
-                               {.name = "replicate", .kind = OptionKind::integer, .fallback = "", .help = "replicas of the hybrid strategies; default: one shard group a node", .words = {}, .minimum = 1},
-                               {.name = "backward_prefetch", .kind = OptionKind::word, .fallback = "BACKWARD_PRE", .help = "when backward gathers the next unit",
+                               {.name = "replicate",
+                                .kind = OptionKind::integer,
+                                .fallback = "",
+                                .help = "replicas of the hybrid strategies; default: one shard group a node",
+                                .words = {},
+                                .minimum = 1},
+                               {.name = "backward_prefetch",
+                                .kind = OptionKind::word,
+                                .fallback = "BACKWARD_PRE",
+                                .help = "when backward gathers the next unit",
                                 .words = {"BACKWARD_PRE", "BACKWARD_POST", "none"}},
-                               {.name = "forward_prefetch", .kind = OptionKind::boolean, .fallback = "false", .help = "gather the next unit before this one computes"},
-                               {.name = "limit_all_gathers", .kind = OptionKind::boolean, .fallback = "true", .help = "the host waits so that at most two gathered units are in flight"},
-                               {.name = "use_orig_params", .kind = OptionKind::boolean, .fallback = "false", .help = "each tensor starts on 16 bytes; frozen and trained may mix"},
-                               {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "false", .help = "reduce in the last micro-batch only; full gradients kept"}}},
+                               {.name = "forward_prefetch",
+                                .kind = OptionKind::boolean,
+                                .fallback = "false",
+                                .help = "gather the next unit before this one computes"},
+                               {.name = "limit_all_gathers",
+                                .kind = OptionKind::boolean,
+                                .fallback = "true",
+                                .help = "the host waits so that at most two gathered units are in flight"},
+                               {.name = "use_orig_params",
+                                .kind = OptionKind::boolean,
+                                .fallback = "false",
+                                .help = "each tensor starts on 16 bytes; frozen and trained may mix"},
+                               {.name = "no_sync",
+                                .kind = OptionKind::boolean,
+                                .fallback = "false",
+                                .help = "reduce in the last micro-batch only; full gradients kept"}}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp1>(program); },
           .check = check_fsdp1,
           .differs_because = fsdp1_differs,

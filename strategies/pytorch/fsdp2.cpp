@@ -167,9 +167,11 @@ std::vector<std::string> fsdp2_without_effect(const Job& job) {
 std::string fsdp2_differs(const Job& job) {
   const Fsdp2Config config = fsdp2_config(job);
   const DType parameters = job.training.precision.parameters;
-  if (size_of(config.reduce) > size_of(parameters)) return "gradients are reduced in " + std::string(name_of(config.reduce)) + "; the root is gathered once";
+  if (size_of(config.reduce) > size_of(parameters))
+    return "gradients are reduced in " + std::string(name_of(config.reduce)) + "; the root is gathered once";
   if (config.reshard == 0) return "parameters stay gathered after forward: one all-gather a micro-batch";
-  if (!config.sync_every_micro_batch && job.training.gradient_accumulation_steps > 1) return "gradients are reduced in the last micro-batch only";
+  if (!config.sync_every_micro_batch && job.training.gradient_accumulation_steps > 1)
+    return "gradients are reduced in the last micro-batch only";
   return "the root is gathered once, not twice; shards are padded to equal rows";
 }
 

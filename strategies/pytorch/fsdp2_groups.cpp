@@ -63,7 +63,8 @@ ParamGroups::ParamGroups(Program& program, const Fsdp2Config& config)
 
 void ParamGroups::make_communicators() {
   const CommunicatorId shard = build_.communicator("shard", "shard", config_.shard);
-  dense_ = {config_.shard, 1, shard, config_.separate_reduce_scatter_group ? build_.communicator("shard (reduce-scatter)", "shard", config_.shard) : shard};
+  dense_ = {config_.shard, 1, shard,
+            config_.separate_reduce_scatter_group ? build_.communicator("shard (reduce-scatter)", "shard", config_.shard) : shard};
   if (experts_.size() > 1) {
     const CommunicatorId expert = build_.communicator("expert shard", "expert shard", config_.shard / experts_.size(), experts_.size());
     expert_mesh_ = {config_.shard / experts_.size(), experts_.size(), expert, expert};
@@ -99,7 +100,8 @@ void ParamGroups::make_groups() {
     while (first_block < count && !is_block(first_block)) ++first_block;
     while (last_block >= 0 && !is_block(last_block)) --last_block;
     if (first_block > 0 && first_block < count) add_group("embedding", 0, first_block - 1, take(0, first_block - 1), dense_);
-    if (last_block >= 0 && last_block + 1 < count) add_group("norm and head", last_block + 1, count - 1, take(last_block + 1, count - 1), dense_);
+    if (last_block >= 0 && last_block + 1 < count)
+      add_group("norm and head", last_block + 1, count - 1, take(last_block + 1, count - 1), dense_);
   }
   if (std::vector<ParameterId> rest = take(0, count - 1); !rest.empty()) root_ = add_group("root", 0, count - 1, std::move(rest), dense_);
   for (const auto& group : groups_) {
@@ -122,11 +124,16 @@ void ParamGroups::add_block(std::int32_t layer, const std::vector<ParameterId>& 
 }
 
 LayoutId ParamGroups::rows_layout(const ShardMesh& mesh, const std::vector<ParameterId>& parameters, bool shard, bool unpadded) {
-  return build_.layout({.parameters = build_.parameters(parameters), .partition = Layout::Partition::rows, .shard = shard, .unpadded = unpadded,
-                        .n = static_cast<std::int32_t>(mesh.ranks), .stride = static_cast<std::int32_t>(mesh.stride)});
+  return build_.layout({.parameters = build_.parameters(parameters),
+                        .partition = Layout::Partition::rows,
+                        .shard = shard,
+                        .unpadded = unpadded,
+                        .n = static_cast<std::int32_t>(mesh.ranks),
+                        .stride = static_cast<std::int32_t>(mesh.stride)});
 }
 
-ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters, const ShardMesh& mesh) {
+ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters,
+                                   const ShardMesh& mesh) {
   if (parameters.empty()) return nullptr;
   const Model& model = program_.model();
   auto group = std::make_unique<ParamGroup>();
@@ -155,8 +162,12 @@ ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, 
                                 .elements = group->padded / mesh.ranks});
   Elements owned;
   for (ParameterId p : group->trainable) owned += rows_owned(model.at(p), mesh.ranks, mesh.part(program_.job.rank));
-  optimizer_.add({.label = {"optimizer", group->name}, .parameters = group->trainable, .weights = group->shard,
-                  .layout = rows_layout(mesh, group->trainable, true, true), .count = owned, .dtype = config_.stored});
+  optimizer_.add({.label = {"optimizer", group->name},
+                  .parameters = group->trainable,
+                  .weights = group->shard,
+                  .layout = rows_layout(mesh, group->trainable, true, true),
+                  .count = owned,
+                  .dtype = config_.stored});
   if (!group->trainable.empty() && !program_.training().optimizer.set_to_none) {
     group->kept_gradient = build_.buffer(gradient_of(*group));
     if (program_.training().warm) group->sharded_gradient = group->kept_gradient;  // else the first backward makes it
@@ -176,14 +187,23 @@ ParamGroup* ParamGroups::neighbour(const ParamGroup& group, std::int64_t ahead) 
   std::int64_t seen = -1;
   for (const auto& g : groups_) {
     if (g.get() == root_) continue;
-    if (g.get() == &group) seen = 0;
-    else if (seen >= 0 && ++seen == ahead) return g.get();
+    if (g.get() == &group)
+      seen = 0;
+    else if (seen >= 0 && ++seen == ahead)
+      return g.get();
   }
   return nullptr;
 }
 
-BufferId ParamGroups::make(const char* verb, const ParamGroup& group, Category category, DType dtype, StreamId pool, Elements elements, LayoutId layout, Role role) {
-  return build_.allocate({.label = {verb, group.name}, .category = category, .role = role, .dtype = dtype, .pool = pool, .layout = layout, .elements = elements});
+BufferId ParamGroups::make(const char* verb, const ParamGroup& group, Category category, DType dtype, StreamId pool, Elements elements,
+                           LayoutId layout, Role role) {
+  return build_.allocate({.label = {verb, group.name},
+                          .category = category,
+                          .role = role,
+                          .dtype = dtype,
+                          .pool = pool,
+                          .layout = layout,
+                          .elements = elements});
 }
 
 void ParamGroups::begin_micro_batch(std::int32_t index) {
@@ -208,17 +228,26 @@ void ParamGroups::copy_in_and_all_gather(ParamGroup& group) {
   const Elements full = over_m ? padded_elements(program_.model(), group.parameters, n) : group.padded;
   BufferId cast;
   if (config_.stored != config_.parameters && !over_m)
-    cast = make("cast shard", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full / n, rows_layout(group.mesh, group.parameters, true));
-  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters), .partition = Layout::Partition::rows, .n = static_cast<std::int32_t>(n),
+    cast = make("cast shard", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full / n,
+                rows_layout(group.mesh, group.parameters, true));
+  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters),
+                                       .partition = Layout::Partition::rows,
+                                       .n = static_cast<std::int32_t>(n),
                                        .stride = static_cast<std::int32_t>(group.mesh.stride)});
-  group.all_gather_output = make("all-gather output", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full, rows);
+  group.all_gather_output =
+      make("all-gather output", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full, rows);
   build_.copy({"FSDP::all_gather_copy_in", group.name}, comm_.all_gather_copy_in,
-              {.source = over_m ? group.resharded : group.shard, .target = group.all_gather_output, .count = full / n,
+              {.source = over_m ? group.resharded : group.shard,
+               .target = group.all_gather_output,
+               .count = full / n,
                .path = offloads_parameters(program_.training()) && !over_m ? CopyPath::to_device : CopyPath::device});
   build_.wait_stream(comm_.all_gather, comm_.all_gather_copy_in);
   group.all_gathered = build_.communicate({"FSDP::all_gather", group.name}, comm_.all_gather,
-                                          {.kind = Collective::all_gather, .communicator = over_m ? comm_.reshard : group.mesh.gather,
-                                           .dtype = config_.parameters, .payload = full, .target = group.all_gather_output});
+                                          {.kind = Collective::all_gather,
+                                           .communicator = over_m ? comm_.reshard : group.mesh.gather,
+                                           .dtype = config_.parameters,
+                                           .payload = full,
+                                           .target = group.all_gather_output});
   if (cast.valid()) build_.free(cast);
 }
 
@@ -241,7 +270,8 @@ void ParamGroups::wait_for_unshard(ParamGroup& group, Phase phase) {
   const LayoutId whole = build_.layout({.parameters = build_.parameters(group.parameters)});
   group.unsharded = make("unsharded parameters", group, Category::unsharded_parameters, config_.parameters, default_stream,
                          group.mesh.ranks > 1 ? group.padded : count, whole, Role::parameter);
-  last_copy_out_ = build_.copy({"FSDP::all_gather_copy_out", group.name}, default_stream, {.source = source, .target = group.unsharded, .count = count});
+  last_copy_out_ =
+      build_.copy({"FSDP::all_gather_copy_out", group.name}, default_stream, {.source = source, .target = group.unsharded, .count = count});
   group.gather_pending = false;
   if (group.mesh.ranks == 1) return;
   all_gather_state_ = &group;
@@ -263,10 +293,14 @@ void ParamGroups::reshard_after_forward(ParamGroup& group) {
   if (keep || !group.unsharded.valid()) return;
   if (config_.reshard <= 1 || config_.reshard == config_.shard || group.mesh.stride > 1) return reshard(group);
   const Elements part = padded_elements(program_.model(), group.parameters, config_.reshard) / config_.reshard;
-  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters), .partition = Layout::Partition::rows, .shard = true,
+  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters),
+                                       .partition = Layout::Partition::rows,
+                                       .shard = true,
                                        .n = static_cast<std::int32_t>(config_.reshard)});
-  const BufferId resharded = make("parameters resharded after forward", group, Category::unsharded_parameters, config_.parameters, default_stream, part, rows);
-  const OpId event = build_.copy({"FSDP::reshard_after_forward", group.name}, default_stream, {.source = group.unsharded, .target = resharded, .count = part});
+  const BufferId resharded =
+      make("parameters resharded after forward", group, Category::unsharded_parameters, config_.parameters, default_stream, part, rows);
+  const OpId event = build_.copy({"FSDP::reshard_after_forward", group.name}, default_stream,
+                                 {.source = group.unsharded, .target = resharded, .count = part});
   reshard(group);
   group.resharded = resharded;
   build_.wait(comm_.all_gather_copy_in, event);

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <deque>
-#include <utility>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/hooks.hpp"
@@ -21,20 +21,20 @@ namespace shardsim {
 
 /// Options of one job, resolved.
 struct Fsdp2Config {
-  std::int64_t shard = 1;                ///< ranks of the shard group
-  std::int64_t replicate = 1;            ///< replicas (HSDP)
-  std::int64_t reshard = 1;              ///< after forward: 1 to the shards, 0 not at all, M > 1 to M ranks
-  bool reshard_root = false;             ///< by default reshard_after_forward=None, which means False for the root
+  std::int64_t shard = 1;      ///< ranks of the shard group
+  std::int64_t replicate = 1;  ///< replicas (HSDP)
+  std::int64_t reshard = 1;    ///< after forward: 1 to the shards, 0 not at all, M > 1 to M ranks
+  bool reshard_root = false;   ///< by default reshard_after_forward=None, which means False for the root
   std::int64_t forward_prefetch = 0, backward_prefetch = 1;
   bool separate_reduce_scatter_group = false;
   std::int64_t max_input_buffers = 1;
   bool sync_every_micro_batch = true, all_reduce_every_micro_batch = true;
   bool reshard_after_backward = true, unshard_embedding_in_backward = true;
-  bool torchtitan_wrapping = false;      ///< norm and head are a group, which torchtitan does not reshard: backward needs it at once
-  DType stored = DType::fp32;            ///< of the shard, its gradient and the moments
-  DType parameters = DType::bf16;        ///< gathered and computed with
-  DType gradients = DType::bf16;         ///< as autograd leaves them
-  DType reduce = DType::bf16;            ///< on the wire of reductions
+  bool torchtitan_wrapping = false;  ///< norm and head are a group, which torchtitan does not reshard: backward needs it at once
+  DType stored = DType::fp32;        ///< of the shard, its gradient and the moments
+  DType parameters = DType::bf16;    ///< gathered and computed with
+  DType gradients = DType::bf16;     ///< as autograd leaves them
+  DType reduce = DType::bf16;        ///< on the wire of reductions
 };
 [[nodiscard]] Fsdp2Config fsdp2_config(const Job& job);
 
@@ -63,20 +63,20 @@ struct ParamGroup {
   bool embedding = false, head = false;
   std::vector<ParameterId> parameters, trainable;
   Elements padded, padded_trainable;
-  BufferId shard;                        ///< stored parameters of this rank
-  BufferId all_gather_output;            ///< B
-  BufferId unsharded;                    ///< P
-  BufferId resharded;                    ///< after forward, when resharding to M ranks
-  std::vector<BufferId> gradients;       ///< G: .grad of each trainable parameter, empty until produced
-  std::vector<BufferId> accumulated;     ///< unsharded gradients in reduce dtype, while gradient sync is off
-  BufferId sharded_gradient;             ///< .grad of the shard
-  BufferId kept_gradient;                ///< the same, where zero_grad fills it with zeros instead of setting it to none
-  BufferId partial_reduce;               ///< HSDP: reduce-scatter output kept while all-reduce is off
-  BufferId all_reduce_state;             ///< HSDP: all-reduce buffer kept until the group's next use
+  BufferId shard;                     ///< stored parameters of this rank
+  BufferId all_gather_output;         ///< B
+  BufferId unsharded;                 ///< P
+  BufferId resharded;                 ///< after forward, when resharding to M ranks
+  std::vector<BufferId> gradients;    ///< G: .grad of each trainable parameter, empty until produced
+  std::vector<BufferId> accumulated;  ///< unsharded gradients in reduce dtype, while gradient sync is off
+  BufferId sharded_gradient;          ///< .grad of the shard
+  BufferId kept_gradient;             ///< the same, where zero_grad fills it with zeros instead of setting it to none
+  BufferId partial_reduce;            ///< HSDP: reduce-scatter output kept while all-reduce is off
+  BufferId all_reduce_state;          ///< HSDP: all-reduce buffer kept until the group's next use
   OpId all_gathered, post_reduce;
-  bool gather_pending = false;           ///< unshard() issued, wait_for_unshard() not yet
+  bool gather_pending = false;  ///< unshard() issued, wait_for_unshard() not yet
   bool post_backward_done = false;
-  bool gathered_over_m = false;          ///< the pending all-gather runs over the M ranks of reshard_after_forward
+  bool gathered_over_m = false;  ///< the pending all-gather runs over the M ranks of reshard_after_forward
 };
 
 class ParamGroups {
@@ -85,9 +85,9 @@ class ParamGroups {
 
   [[nodiscard]] const CommContext& comm() const { return comm_; }
   [[nodiscard]] ParamGroup* root() { return root_; }
-  [[nodiscard]] ParamGroup* entered_at(std::int32_t layer);   ///< group whose first layer this is
-  [[nodiscard]] ParamGroup* left_at(std::int32_t layer);      ///< group whose last layer this is
-  [[nodiscard]] ParamGroup* experts_at(std::int32_t layer, std::int32_t module);  ///< group of a module of routed experts
+  [[nodiscard]] ParamGroup* entered_at(std::int32_t layer);                          ///< group whose first layer this is
+  [[nodiscard]] ParamGroup* left_at(std::int32_t layer);                             ///< group whose last layer this is
+  [[nodiscard]] ParamGroup* experts_at(std::int32_t layer, std::int32_t module);     ///< group of a module of routed experts
   [[nodiscard]] ParamGroup* neighbour(const ParamGroup& group, std::int64_t ahead);  ///< in forward order, without the root
   /// named_modules() pre-order: root first.
   [[nodiscard]] const std::vector<ParamGroup*>& in_module_order() const { return module_order_; }
@@ -105,15 +105,19 @@ class ParamGroups {
   void step();
 
  private:
-  struct ReduceScatterState { BufferId input; OpId event; };
+  struct ReduceScatterState {
+    BufferId input;
+    OpId event;
+  };
 
   void make_communicators();
   void make_groups();
-  ParamGroup* add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters, const ShardMesh& mesh);
+  ParamGroup* add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters,
+                        const ShardMesh& mesh);
   void add_block(std::int32_t layer, const std::vector<ParameterId>& parameters);
   [[nodiscard]] LayoutId rows_layout(const ShardMesh& mesh, const std::vector<ParameterId>& parameters, bool shard, bool unpadded = false);
-  [[nodiscard]] BufferId make(const char* verb, const ParamGroup& group, Category category, DType dtype, StreamId pool, Elements elements, LayoutId layout,
-                              Role role = Role::none);
+  [[nodiscard]] BufferId make(const char* verb, const ParamGroup& group, Category category, DType dtype, StreamId pool, Elements elements,
+                              LayoutId layout, Role role = Role::none);
   void copy_in_and_all_gather(ParamGroup& group);
   void drop_all_gather_state();
   void reshard(ParamGroup& group);
@@ -137,11 +141,11 @@ class ParamGroups {
   ShardMesh dense_, expert_mesh_;
   std::vector<std::unique_ptr<ParamGroup>> groups_;  // forward order; the root stands where it is in module order
   std::vector<ParamGroup*> module_order_;
-  std::vector<ParamGroup*> entered_, left_;          // by layer
-  std::vector<ParamGroup*> expert_groups_;           // by layer
-  std::vector<ParamGroup*> group_of_;                // by parameter
+  std::vector<ParamGroup*> entered_, left_;  // by layer
+  std::vector<ParamGroup*> expert_groups_;   // by layer
+  std::vector<ParamGroup*> group_of_;        // by parameter
   ParamGroup* root_ = nullptr;
-  ParamGroup* all_gather_state_ = nullptr;           // group whose B is alive until the next wait_for_unshard
+  ParamGroup* all_gather_state_ = nullptr;  // group whose B is alive until the next wait_for_unshard
   OpId last_copy_out_;
   std::deque<ReduceScatterState> reduce_scatter_states_;
   std::vector<OpId> unwaited_post_reduce_;

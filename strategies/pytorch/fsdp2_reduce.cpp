@@ -11,18 +11,23 @@ namespace shardsim {
 
 void ParamGroups::produce_gradient(ParameterId parameter) {
   ParamGroup& group = *group_of_[static_cast<std::size_t>(parameter.index)];
-  const auto index = static_cast<std::size_t>(std::find(group.trainable.begin(), group.trainable.end(), parameter) - group.trainable.begin());
+  const auto index =
+      static_cast<std::size_t>(std::find(group.trainable.begin(), group.trainable.end(), parameter) - group.trainable.begin());
   BufferId& gradient = group.gradients[index];
   if (gradient.valid()) return;  // gradient sync is off and autograd adds to what is there
-  gradient = make("unsharded .grad", group, Category::unsharded_gradients, config_.gradients, default_stream, program_.model().at(parameter).elements,
-                  build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}), Role::gradient);
+  gradient = make("unsharded .grad", group, Category::unsharded_gradients, config_.gradients, default_stream,
+                  program_.model().at(parameter).elements, build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
+                  Role::gradient);
 }
 
 void ParamGroups::accumulate_unsharded(ParamGroup& group) {
   for (std::size_t i = 0; i < group.trainable.size(); ++i) {
     if (!group.accumulated[i].valid() || !group.gradients[i].valid()) continue;
     build_.copy({"FSDP::accumulate_unsharded_grad", group.name}, default_stream,
-                {.source = group.gradients[i], .target = group.accumulated[i], .count = program_.model().at(group.trainable[i]).elements, .accumulate = true});
+                {.source = group.gradients[i],
+                 .target = group.accumulated[i],
+                 .count = program_.model().at(group.trainable[i]).elements,
+                 .accumulate = true});
     build_.free(group.gradients[i]);
     group.gradients[i] = {};
   }
@@ -41,8 +46,8 @@ void ParamGroups::post_backward(ParamGroup& group) {
     for (std::size_t i = 0; i < group.trainable.size(); ++i) {  // to_accumulated_grad_if_needed: unpadded, full size, in reduce dtype
       if (!group.gradients[i].valid()) continue;
       const ParameterId p = group.trainable[i];
-      group.accumulated[i] = make("accumulated .grad", group, Category::unsharded_gradients, config_.reduce, default_stream, program_.model().at(p).elements,
-                                  build_.layout({.parameters = build_.parameters(std::span(&p, 1))}));
+      group.accumulated[i] = make("accumulated .grad", group, Category::unsharded_gradients, config_.reduce, default_stream,
+                                  program_.model().at(p).elements, build_.layout({.parameters = build_.parameters(std::span(&p, 1))}));
       build_.copy({"FSDP::to_accumulated_grad", group.name}, default_stream,
                   {.source = group.gradients[i], .target = group.accumulated[i], .count = program_.model().at(p).elements});
       build_.free(group.gradients[i]);
@@ -62,14 +67,17 @@ void ParamGroups::drop_oldest_reduce_scatter() {
 
 /// One padded input of all gradients, which are dropped.
 BufferId ParamGroups::chunk_cat(ParamGroup& group) {
-  const BufferId input = make("reduce-scatter input", group, Category::communication_buffers, config_.reduce, default_stream, group.padded_trainable,
-                              rows_layout(group.mesh, group.trainable, false));
+  const BufferId input = make("reduce-scatter input", group, Category::communication_buffers, config_.reduce, default_stream,
+                              group.padded_trainable, rows_layout(group.mesh, group.trainable, false));
   std::int32_t kernels = 1;  // chunk_cat is one kernel over all gradients
   for (std::size_t i = 0; i < group.trainable.size(); ++i) {
     const BufferId gradient = group.accumulated[i].valid() ? group.accumulated[i] : group.gradients[i];
     if (!gradient.valid()) continue;
     build_.copy({"FSDP::chunk_cat", group.name}, default_stream,
-                {.source = gradient, .target = input, .count = program_.model().at(group.trainable[i]).elements, .kernels = std::exchange(kernels, 0)});
+                {.source = gradient,
+                 .target = input,
+                 .count = program_.model().at(group.trainable[i]).elements,
+                 .kernels = std::exchange(kernels, 0)});
   }
   for (std::size_t i = 0; i < group.trainable.size(); ++i)
     for (BufferId* gradient : {&group.accumulated[i], &group.gradients[i]})
@@ -90,7 +98,8 @@ void ParamGroups::reduce(ParamGroup& group) {
   }
   const BufferId input = chunk_cat(group);
   build_.wait_stream(comm_.reduce_scatter, default_stream);
-  const bool becomes_gradient = config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads_parameters(program_.training());
+  const bool becomes_gradient =
+      config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads_parameters(program_.training());
   BufferId output = group.kept_gradient;
   if (becomes_gradient && output.valid() && !all_reduces_later())
     build_.allocate(output);
@@ -131,19 +140,29 @@ bool ParamGroups::keep_partial(ParamGroup& group, BufferId output) {
 
 void ParamGroups::reduce_scatter(ParamGroup& group, BufferId input, BufferId output) {
   if (group.mesh.ranks == 1) {
-    build_.copy({"FSDP::reduce_scatter", group.name}, comm_.reduce_scatter, {.source = input, .target = output, .count = group.padded_trainable});
+    build_.copy({"FSDP::reduce_scatter", group.name}, comm_.reduce_scatter,
+                {.source = input, .target = output, .count = group.padded_trainable});
     return;
   }
   build_.communicate({"FSDP::reduce_scatter", group.name}, comm_.reduce_scatter,
-                     {.kind = Collective::reduce_scatter, .communicator = group.mesh.reduce, .dtype = config_.reduce, .reduction = Reduction::average,
-                      .payload = group.padded_trainable, .source = input, .target = output});
+                     {.kind = Collective::reduce_scatter,
+                      .communicator = group.mesh.reduce,
+                      .dtype = config_.reduce,
+                      .reduction = Reduction::average,
+                      .payload = group.padded_trainable,
+                      .source = input,
+                      .target = output});
 }
 
 void ParamGroups::all_reduce(ParamGroup& group, BufferId& output) {
   build_.wait_stream(comm_.all_reduce, comm_.reduce_scatter);
   build_.communicate({"FSDP::all_reduce", group.name}, comm_.all_reduce,
-                     {.kind = Collective::all_reduce, .communicator = comm_.replicate, .dtype = config_.reduce, .reduction = Reduction::average,
-                      .payload = group.padded_trainable / group.mesh.ranks, .target = output});
+                     {.kind = Collective::all_reduce,
+                      .communicator = comm_.replicate,
+                      .dtype = config_.reduce,
+                      .reduction = Reduction::average,
+                      .payload = group.padded_trainable / group.mesh.ranks,
+                      .target = output});
 }
 
 Buffer ParamGroups::gradient_of(const ParamGroup& group) {
@@ -171,7 +190,11 @@ void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, Stream
     build_.allocate(group.sharded_gradient);
   }
   build_.copy({first ? "FSDP::to_orig_dtype" : "FSDP::accumulate_grad", group.name}, stream,
-              {.source = output, .target = group.sharded_gradient, .count = count, .path = offload ? CopyPath::to_host : CopyPath::device, .accumulate = !first});
+              {.source = output,
+               .target = group.sharded_gradient,
+               .count = count,
+               .path = offload ? CopyPath::to_host : CopyPath::device,
+               .accumulate = !first});
   if (config_.replicate > 1 && config_.reduce != config_.stored && !offload) {
     group.all_reduce_state = output;  // kept until this group's next reduction or the end of backward
   } else {
@@ -214,8 +237,7 @@ void ParamGroups::step() {
   for (const auto& group : groups_) {
     if (!group->sharded_gradient.valid()) continue;
     for (std::size_t t = 0; t < optimizer_.targets().size(); ++t)
-      if (optimizer_.targets()[t].weights == group->shard)
-        gradients[t] = {{group->sharded_gradient}, {optimizer_.targets()[t].count}};
+      if (optimizer_.targets()[t].weights == group->shard) gradients[t] = {{group->sharded_gradient}, {optimizer_.targets()[t].count}};
     buffers.push_back(group->sharded_gradient);
     group->sharded_gradient = {};
   }

@@ -14,7 +14,9 @@ namespace {
 class NaiveDp final : public Hooks {
  public:
   explicit NaiveDp(Program& program)
-      : program_(program), build_(program.build), replicated_(program),
+      : program_(program),
+        build_(program.build),
+        replicated_(program),
         mode_(program.options().word("all_reduce", "per_parameter")),
         dp_(build_.communicator("dp", "dp", program.job.world_size)),
         process_group_(build_.stream("process group")) {
@@ -45,8 +47,12 @@ class NaiveDp final : public Hooks {
   OpId all_reduce(StreamId stream, BufferId buffer) {
     const Buffer& b = build_.schedule().at(buffer);
     return build_.communicate({"nccl:all_reduce", b.label.unit}, stream,
-                              {.kind = Collective::all_reduce, .communicator = dp_, .dtype = b.dtype, .reduction = Reduction::average,
-                               .payload = b.elements, .target = buffer});
+                              {.kind = Collective::all_reduce,
+                               .communicator = dp_,
+                               .dtype = b.dtype,
+                               .reduction = Reduction::average,
+                               .payload = b.elements,
+                               .target = buffer});
   }
 
   void all_reduce_flat() {
@@ -83,13 +89,16 @@ class NaiveDp final : public Hooks {
 }  // namespace
 
 StrategyEntry naive_dp_strategy() {
-  return {.info = {.name = "naive_dp",
-                   .summary = "Full replica on every rank; gradients all-reduced by a hand-written loop",
-                   .library = "PyTorch 2.13 (torch.distributed.all_reduce in a plain loop)",
-                   .options = {{.name = "all_reduce", .kind = OptionKind::word, .fallback = "per_parameter",
-                                .help = "one all-reduce a parameter after backward, one flat one, or one a parameter from its gradient hook",
-                                .words = {"flat", "per_parameter", "async_per_parameter"}}}},
-          .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<NaiveDp>(program); }};
+  return {
+      .info = {.name = "naive_dp",
+               .summary = "Full replica on every rank; gradients all-reduced by a hand-written loop",
+               .library = "PyTorch 2.13 (torch.distributed.all_reduce in a plain loop)",
+               .options = {{.name = "all_reduce",
+                            .kind = OptionKind::word,
+                            .fallback = "per_parameter",
+                            .help = "one all-reduce a parameter after backward, one flat one, or one a parameter from its gradient hook",
+                            .words = {"flat", "per_parameter", "async_per_parameter"}}}},
+      .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<NaiveDp>(program); }};
 }
 
 }  // namespace shardsim

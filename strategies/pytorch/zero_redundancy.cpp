@@ -58,7 +58,8 @@ class ParameterBroadcasts {
         if (!as_bucket_view_) broadcast(parameters, rank, offset + bucket, count, program_.unit(p));
         bucket += count;
       }
-      if (as_bucket_view_ && bucket > Elements{}) broadcast(parameters, rank, offset, bucket, build.unit("bucket of rank " + std::to_string(rank)));
+      if (as_bucket_view_ && bucket > Elements{})
+        broadcast(parameters, rank, offset, bucket, build.unit("bucket of rank " + std::to_string(rank)));
       offset += bucket;
     }
     build.wait_stream(ScheduleBuilder::compute_stream(), process_group);
@@ -68,9 +69,13 @@ class ParameterBroadcasts {
   void broadcast(BufferId parameters, std::size_t root, Elements offset, Elements payload, UnitId name) {
     ScheduleBuilder& build = program_.build;
     build.communicate({"nccl:broadcast", name}, build.stream("process group"),
-                      {.kind = Collective::broadcast, .communicator = build.communicator("dp", "dp", program_.job.world_size),
-                       .dtype = program_.training().precision.parameters, .root = static_cast<std::int32_t>(root), .payload = payload,
-                       .target = parameters, .offset = offset});
+                      {.kind = Collective::broadcast,
+                       .communicator = build.communicator("dp", "dp", program_.job.world_size),
+                       .dtype = program_.training().precision.parameters,
+                       .root = static_cast<std::int32_t>(root),
+                       .payload = payload,
+                       .target = parameters,
+                       .offset = offset});
   }
 
   Program& program_;
@@ -193,7 +198,8 @@ std::unique_ptr<Hooks> make(Program& program) {
   const auto broadcasts = std::make_shared<ParameterBroadcasts>(
       program, partition_parameters(program.model(), program.training().optimizer.split_weight_decay, program.job.world_size),
       program.options().boolean("parameters_as_bucket_view", false));
-  return make_ddp(program, {.storage = broadcasts->storage(), .updated = broadcasts->own(),
+  return make_ddp(program, {.storage = broadcasts->storage(),
+                            .updated = broadcasts->own(),
                             .synchronize = [broadcasts](BufferId parameters) { (*broadcasts)(parameters); }});
 }
 
@@ -203,7 +209,10 @@ std::vector<OptionSpec> zero_redundancy_options() {
                  .kind = OptionKind::boolean,
                  .fallback = "false",
                  .help = "step and broadcast DDP bucket by bucket at the end of backward; the first iteration updates nothing"});
-  all.push_back({.name = "parameters_as_bucket_view", .kind = OptionKind::boolean, .fallback = "false", .help = "one broadcast for each rank, of a flat bucket"});
+  all.push_back({.name = "parameters_as_bucket_view",
+                 .kind = OptionKind::boolean,
+                 .fallback = "false",
+                 .help = "one broadcast for each rank, of a flat bucket"});
   return all;
 }
 

@@ -19,7 +19,8 @@ struct BucketRange {
 [[nodiscard]] std::vector<BucketRange> close_when_full(std::span<const std::int64_t> sizes, std::span<const std::int64_t> limits);
 
 /// Flush before an item would make the bucket exceed the limit; an item larger than the limit stands alone.
-/// Sources: DeepSpeed stage_1_and_2.py (reduce_independent_p_g_buckets_and_remove_grads; elements), stage3.py, OLMo-core distributed.py (bytes).
+/// Sources: DeepSpeed stage_1_and_2.py (reduce_independent_p_g_buckets_and_remove_grads; elements), stage3.py, OLMo-core distributed.py
+/// (bytes).
 [[nodiscard]] std::vector<BucketRange> flush_before_exceeding(std::span<const std::int64_t> sizes, std::int64_t limit);
 
 }  // namespace shardsim

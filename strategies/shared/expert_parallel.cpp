@@ -151,8 +151,18 @@ std::unique_ptr<Hooks> with_expert_parallel(Program& program, std::unique_ptr<Ho
 
 const std::vector<OptionSpec>& expert_parallel_options() {
   static const std::vector<OptionSpec> specs{
-      {.name = "expert_parallel_size", .kind = OptionKind::integer, .fallback = "1", .help = "neighbouring ranks over which routed experts are split", .words = {}, .minimum = 1},
-      {.name = "expert_capacity_factor", .kind = OptionKind::number, .fallback = "0", .help = "rows sent to each expert, padded to this multiple of the even share; 0: only the selected rows", .words = {}, .minimum = 0}};
+      {.name = "expert_parallel_size",
+       .kind = OptionKind::integer,
+       .fallback = "1",
+       .help = "neighbouring ranks over which routed experts are split",
+       .words = {},
+       .minimum = 1},
+      {.name = "expert_capacity_factor",
+       .kind = OptionKind::number,
+       .fallback = "0",
+       .help = "rows sent to each expert, padded to this multiple of the even share; 0: only the selected rows",
+       .words = {},
+       .minimum = 0}};
   return specs;
 }
 
@@ -167,8 +177,12 @@ void check_expert_parallel(const Job& job, std::int64_t ranks, Problems& problem
   const std::int64_t experts = expert_count(*job.model);
   const Where where = job.strategy.options.where("expert_parallel_size");
   if (experts == 0) return problems.add(where, "expert_parallel_size: the model has no routed experts");
-  if (experts % size != 0) problems.add(where, "expert_parallel_size: " + std::to_string(size) + " does not divide the " + std::to_string(experts) + " experts of a layer");
-  if (ranks % size != 0) problems.add(where, "expert_parallel_size: " + std::to_string(size) + " does not divide the " + std::to_string(ranks) + " ranks that shard the model");
+  if (experts % size != 0)
+    problems.add(
+        where, "expert_parallel_size: " + std::to_string(size) + " does not divide the " + std::to_string(experts) + " experts of a layer");
+  if (ranks % size != 0)
+    problems.add(where, "expert_parallel_size: " + std::to_string(size) + " does not divide the " + std::to_string(ranks) +
+                            " ranks that shard the model");
 }
 
 void warn_expert_parallel(const Job& job, std::vector<std::string>& warnings) {

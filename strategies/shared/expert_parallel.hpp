@@ -29,12 +29,16 @@ class ExpertParallel {
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   /// Does this rank hold the parameter? True for everything that is no routed expert.
-  [[nodiscard]] bool local(ParameterId parameter) const { return size_ == 1 || owner_[index(parameter)] < 0 || owner_[index(parameter)] == own_; }
+  [[nodiscard]] bool local(ParameterId parameter) const {
+    return size_ == 1 || owner_[index(parameter)] < 0 || owner_[index(parameter)] == own_;
+  }
   /// A routed expert of a job that splits them.
   [[nodiscard]] bool expert(ParameterId parameter) const { return size_ > 1 && owner_[index(parameter)] >= 0; }
 
   /// What this rank holds of a list: parameters that every rank has, and its own experts.
-  struct Held { std::vector<ParameterId> dense, experts; };
+  struct Held {
+    std::vector<ParameterId> dense, experts;
+  };
   [[nodiscard]] Held held(std::span<const ParameterId> parameters) const;
   /// The same in one list, in the order given.
   [[nodiscard]] std::vector<ParameterId> local(std::span<const ParameterId> parameters) const;

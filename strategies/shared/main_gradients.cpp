@@ -14,9 +14,13 @@ void MainGradients::produce(ParameterId p) {
   ScheduleBuilder& build = program_.build;
   const Parameter& parameter = program_.model().at(p);
   gradients_[static_cast<std::size_t>(p.index)] =
-      build.allocate({.label = {".grad", program_.unit(p)}, .category = Category::unsharded_gradients, .role = Role::gradient,
-                      .dtype = program_.training().precision.parameters, .pool = ScheduleBuilder::compute_stream(),
-                      .layout = build.layout({.parameters = build.parameters(std::span(&p, 1))}), .elements = parameter.elements});
+      build.allocate({.label = {".grad", program_.unit(p)},
+                      .category = Category::unsharded_gradients,
+                      .role = Role::gradient,
+                      .dtype = program_.training().precision.parameters,
+                      .pool = ScheduleBuilder::compute_stream(),
+                      .layout = build.layout({.parameters = build.parameters(std::span(&p, 1))}),
+                      .elements = parameter.elements});
 }
 
 void MainGradients::add_to(BufferId main_grad, ParameterId p) {

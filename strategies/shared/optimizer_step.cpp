@@ -22,14 +22,21 @@ DType moment_dtype(const Training& training) {
 double touches(OptimizerKind kind, Implementation implementation) {
   const bool fused = implementation == Implementation::fused;
   switch (kind) {
-    case OptimizerKind::sgd: return 3;
-    case OptimizerKind::momentum: return fused ? 5 : 6;
+    case OptimizerKind::sgd:
+      return 3;
+    case OptimizerKind::momentum:
+      return fused ? 5 : 6;
     case OptimizerKind::adam:
-    case OptimizerKind::adamw: return fused ? 7 : 20;
-    case OptimizerKind::adamw_8bit: return 5;
-    case OptimizerKind::lion: return fused ? 5 : 12;
-    case OptimizerKind::adafactor: return 12;
-    case OptimizerKind::muon: return 6;
+    case OptimizerKind::adamw:
+      return fused ? 7 : 20;
+    case OptimizerKind::adamw_8bit:
+      return 5;
+    case OptimizerKind::lion:
+      return fused ? 5 : 12;
+    case OptimizerKind::adafactor:
+      return 12;
+    case OptimizerKind::muon:
+      return 6;
   }
   return 7;
 }
@@ -45,14 +52,18 @@ std::int32_t kernels(OptimizerKind kind, Implementation implementation, std::siz
 
 int moment_count(OptimizerKind kind) {
   switch (kind) {
-    case OptimizerKind::sgd: return 0;
+    case OptimizerKind::sgd:
+      return 0;
     case OptimizerKind::momentum:
     case OptimizerKind::lion:
-    case OptimizerKind::muon: return 1;
-    case OptimizerKind::adafactor: return 0;
+    case OptimizerKind::muon:
+      return 1;
+    case OptimizerKind::adafactor:
+      return 0;
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
-    case OptimizerKind::adamw_8bit: return 2;
+    case OptimizerKind::adamw_8bit:
+      return 2;
   }
   return 0;
 }
@@ -109,9 +120,12 @@ void OptimizerStep::add(OptimizerTarget target) {
                          .elements = part.value_or(target.count)});
   };
   const Elements rest = element_wise(target);
-  if (factored) moments_.push_back({declare("exp_avg_sq row and column", factored_elements(program_.model(), target)), BufferId{}});
-  else if (!orthogonal_.empty()) moments_.push_back({declare("momentum"), rest > Elements{} ? declare("exp_avg_sq of AdamW's part", rest) : BufferId{}});
-  else moments_.push_back({moments > 0 ? declare("exp_avg") : BufferId{}, moments > 1 ? declare("exp_avg_sq") : BufferId{}});
+  if (factored)
+    moments_.push_back({declare("exp_avg_sq row and column", factored_elements(program_.model(), target)), BufferId{}});
+  else if (!orthogonal_.empty())
+    moments_.push_back({declare("momentum"), rest > Elements{} ? declare("exp_avg_sq of AdamW's part", rest) : BufferId{}});
+  else
+    moments_.push_back({moments > 0 ? declare("exp_avg") : BufferId{}, moments > 1 ? declare("exp_avg_sq") : BufferId{}});
   targets_.push_back(std::move(target));
 }
 
@@ -125,12 +139,15 @@ Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) 
       if (!orthogonalizes(p)) largest = std::max(largest, std::min(program_.model().at(p).elements, target.count));
   }
   const OptimizerKind kind = program_.training().optimizer.kind;
-  const bool adaptive = kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lion || kind == OptimizerKind::muon;
+  const bool adaptive =
+      kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lion || kind == OptimizerKind::muon;
   switch (program_.training().optimizer.implementation) {
-    case Implementation::fused: return {};
+    case Implementation::fused:
+      return {};
     case Implementation::foreach:
       return !adaptive ? Elements{} : chunk_ > Elements{} ? std::min(sum, chunk_) : sum;
-    case Implementation::for_loop: return adaptive ? 2 * largest : largest;
+    case Implementation::for_loop:
+      return adaptive ? 2 * largest : largest;
   }
   return {};
 }
@@ -159,11 +176,15 @@ void OptimizerStep::create_states() {
 BufferId OptimizerStep::allocate_temporaries(std::size_t first, std::size_t last) {
   const Training& training = program_.training();
   const Bytes size = temporary_bytes(first, last);
-  if (size == Bytes{} || training.offload.optimizer != OffloadTarget::none || training.optimizer.kind == OptimizerKind::adamw_8bit) return {};
+  if (size == Bytes{} || training.offload.optimizer != OffloadTarget::none || training.optimizer.kind == OptimizerKind::adamw_8bit)
+    return {};
   const OptimizerKind kind = training.optimizer.kind;
   const DType dtype = kind == OptimizerKind::muon ? DType::bf16 : moment_count(kind) > 0 ? moment_dtype(training) : DType::fp32;
-  return program_.build.allocate({.label = {"optimizer temporaries", {}}, .category = Category::temporaries,
-                                  .dtype = dtype, .pool = ScheduleBuilder::compute_stream(), .elements = Elements{size.value() / size_of(dtype)}});
+  return program_.build.allocate({.label = {"optimizer temporaries", {}},
+                                  .category = Category::temporaries,
+                                  .dtype = dtype,
+                                  .pool = ScheduleBuilder::compute_stream(),
+                                  .elements = Elements{size.value() / size_of(dtype)}});
 }
 
 void OptimizerStep::emit(const std::vector<Gradients>& gradients) {
@@ -191,14 +212,21 @@ void OptimizerStep::update(std::size_t t, const Gradients& gradients) {
     const Elements count = gradients.counts[i];
     if (count == Elements{}) continue;
     Work work;
-    work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) * static_cast<double>(bytes(count, target.dtype).value()))};
+    work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) *
+                                                  static_cast<double>(bytes(count, target.dtype).value()))};
     work.kernels = kernels(kind, training.optimizer.implementation, std::max<std::size_t>(1, target.parameters.size() / parts));
     if (newton_schulz_ && std::exchange(first, false))
       for (ParameterId p : target.parameters)
         if (orthogonalizes(p)) add_newton_schulz(work, program_.model().at(p));
     build.update({"optimizer.step", target.label.unit}, ScheduleBuilder::compute_stream(),
-                 {.optimizer = kind, .count = count, .work = build.work(std::move(work)), .parameters = target.weights, .gradients = gradients.buffers[i],
-                  .first_moment = moments_[t].first, .second_moment = moments_[t].second, .on_host = training.offload.optimizer != OffloadTarget::none});
+                 {.optimizer = kind,
+                  .count = count,
+                  .work = build.work(std::move(work)),
+                  .parameters = target.weights,
+                  .gradients = gradients.buffers[i],
+                  .first_moment = moments_[t].first,
+                  .second_moment = moments_[t].second,
+                  .on_host = training.offload.optimizer != OffloadTarget::none});
   }
 }
 
@@ -232,7 +260,8 @@ void OptimizerStep::unscale(const std::vector<Gradients>& gradients, Communicato
   build.host_wait({"found_inf.item", {}}, flag);
 }
 
-void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync) {
+void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype,
+                         bool host_sync) {
   if (!program_.training().optimizer.clip_grad_norm) return;
   ScheduleBuilder& build = program_.build;
   Elements local;
@@ -247,12 +276,19 @@ void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId
   norm.kernels = std::max(1, tensors / 30) + 2;
   OpId last = build.compute({"clip_grad_norm", {}}, build.work(norm), Pass::backward, {});
   if (communicator.valid() && build.schedule().group_of(communicator).size > 1) {
-    const BufferId scalar = build.allocate({.label = {"total norm", {}}, .category = Category::temporaries, .dtype = DType::fp32,
-                                            .pool = ScheduleBuilder::compute_stream(), .elements = Elements{1}});
+    const BufferId scalar = build.allocate({.label = {"total norm", {}},
+                                            .category = Category::temporaries,
+                                            .dtype = DType::fp32,
+                                            .pool = ScheduleBuilder::compute_stream(),
+                                            .elements = Elements{1}});
     build.wait_stream(stream, ScheduleBuilder::compute_stream());
     last = build.communicate({"clip_grad_norm", {}}, stream,
-                             {.kind = Collective::all_reduce, .communicator = communicator, .dtype = DType::fp32, .control = true,
-                              .payload = Elements{1}, .target = scalar});
+                             {.kind = Collective::all_reduce,
+                              .communicator = communicator,
+                              .dtype = DType::fp32,
+                              .control = true,
+                              .payload = Elements{1},
+                              .target = scalar});
     build.wait(ScheduleBuilder::compute_stream(), last);
     build.free(scalar);
   }
@@ -268,7 +304,8 @@ void zero_grad(Program& program, const std::vector<BufferId>& gradients) {
     if (program.training().optimizer.set_to_none) {
       program.build.free(g);
     } else {
-      program.build.copy({"zero_grad", {}}, ScheduleBuilder::compute_stream(), {.target = g, .count = program.build.schedule().at(g).elements});
+      program.build.copy({"zero_grad", {}}, ScheduleBuilder::compute_stream(),
+                         {.target = g, .count = program.build.schedule().at(g).elements});
     }
   }
 }

@@ -16,14 +16,14 @@ struct OptimizerTarget {
   BufferId weights{};                     ///< what the update writes: master copy, or the stored parameters
   LayoutId layout{};                      ///< of the states
   Elements count{};                       ///< elements of the weights that are updated; the states have as many
-  DType dtype = DType::fp32;            ///< of the weights
+  DType dtype = DType::fp32;              ///< of the weights
 };
 
 /// Bytes of optimizer states for one element beyond the master copy: Adam 8, momentum 4 (fp32 moments), half of it under pure-bf16.
 [[nodiscard]] double state_bytes_per_element(const Training& training);
 
-/// Number of full-size moment buffers: 0 (sgd), 1 (momentum, lion, muon) or 2 (adam, adamw, 8-bit). Beside muon, AdamW keeps a second moment
-/// of what muon does not update.
+/// Number of full-size moment buffers: 0 (sgd), 1 (momentum, lion, muon) or 2 (adam, adamw, 8-bit). Beside muon, AdamW keeps a second
+/// moment of what muon does not update.
 [[nodiscard]] int moment_count(OptimizerKind kind);
 
 class OptimizerStep {
@@ -48,8 +48,8 @@ class OptimizerStep {
   /// The foreach temporaries cover at most so many elements at once (OLMo-core steps in chunks).
   void step_in_chunks_of(Elements most) { chunk_ = most; }
 
-  /// torch's GradScaler, where the job computes in fp16: gradients are unscaled in place and searched for inf and nan; the flag is all-reduced
-  /// over `communicator` (none: nothing is sharded), and the host reads it before it steps. Source: torch/amp/grad_scaler.py,
+  /// torch's GradScaler, where the job computes in fp16: gradients are unscaled in place and searched for inf and nan; the flag is
+  /// all-reduced over `communicator` (none: nothing is sharded), and the host reads it before it steps. Source: torch/amp/grad_scaler.py,
   /// torch/distributed/fsdp/sharded_grad_scaler.py.
   void unscale(const std::vector<Gradients>& gradients, CommunicatorId communicator, DType gradient_dtype);
 
@@ -63,7 +63,9 @@ class OptimizerStep {
   [[nodiscard]] const std::vector<OptimizerTarget>& targets() const { return targets_; }
 
  private:
-  struct Moments { BufferId first, second; };
+  struct Moments {
+    BufferId first, second;
+  };
   [[nodiscard]] bool orthogonalizes(ParameterId parameter) const;
   [[nodiscard]] Elements element_wise(const OptimizerTarget& target) const;
   [[nodiscard]] Elements temporary_elements(std::size_t first, std::size_t last) const;
@@ -75,9 +77,9 @@ class OptimizerStep {
   Program& program_;
   std::vector<OptimizerTarget> targets_;
   std::vector<Moments> moments_;
-  std::vector<bool> orthogonal_;       // by parameter: muon's matrices; of other optimizers none
+  std::vector<bool> orthogonal_;  // by parameter: muon's matrices; of other optimizers none
   bool newton_schulz_ = true;
-  Elements chunk_;                     // none: everything at once
+  Elements chunk_;  // none: everything at once
   bool created_ = false;
 };
 

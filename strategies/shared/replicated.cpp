@@ -44,8 +44,12 @@ void Replicated::add_optimizer() {
   if (overlapped()) return;  // whoever steps bucket by bucket declares the states
   const BufferId weights = master_.valid() ? master_ : local_.synchronize ? view_of_updated() : parameters_;
   const Buffer& buffer = program_.build.schedule().at(weights);
-  optimizer_.add({.label = {"optimizer", {}}, .parameters = local_.updated, .weights = weights, .layout = buffer.layout,
-                  .count = buffer.elements, .dtype = buffer.dtype});
+  optimizer_.add({.label = {"optimizer", {}},
+                  .parameters = local_.updated,
+                  .weights = weights,
+                  .layout = buffer.layout,
+                  .count = buffer.elements,
+                  .dtype = buffer.dtype});
 }
 
 /// The parameters that this rank updates stand one after another in memory.
@@ -107,7 +111,8 @@ void Replicated::step(const OptimizerStep::Gradients& all, const OptimizerStep::
   if (runs_dion(program_.job)) {
     optimizer_.updates_are_orthogonal();
     const std::int64_t ranks = program_.job.world_size;
-    dion_updates(program_, muon_matrices(program_.model()), {.communicator = program_.build.communicator("dp", "dp", ranks), .ranks = ranks});
+    dion_updates(program_, muon_matrices(program_.model()),
+                 {.communicator = program_.build.communicator("dp", "dp", ranks), .ranks = ranks});
   }
   optimizer_.emit({own});
   if (master_.valid())

@@ -15,8 +15,8 @@ class Replicated;
 
 /// Which part of the optimizer's work a rank does itself (ZeroRedundancyOptimizer); by default all of it.
 struct LocalUpdate {
-  std::vector<ParameterId> storage{};                      ///< order of the trainable parameters in memory
-  std::vector<ParameterId> updated{};                      ///< parameters whose states this rank holds: neighbours in `storage`, in its order
+  std::vector<ParameterId> storage{};  ///< order of the trainable parameters in memory
+  std::vector<ParameterId> updated{};  ///< parameters whose states this rank holds: neighbours in `storage`, in its order
   std::function<void(BufferId parameters)> synchronize{};  ///< after the local step; none: this rank updates all
   /// Overlapped with DDP: called for each bucket, in order, once backward has launched the last one; the step itself then updates nothing.
   std::function<void(const Replicated&, std::size_t bucket, BufferId gradients, OpId reduced)> step_bucket{};
@@ -57,7 +57,7 @@ class Replicated {
   Program& program_;
   LocalUpdate local_;
   std::vector<ParameterId> trainable_;
-  std::vector<bool> updated_;        // by parameter
+  std::vector<bool> updated_;  // by parameter
   BufferId parameters_, frozen_, master_;
   std::vector<BufferId> gradients_;  // by parameter
   OptimizerStep optimizer_;

@@ -28,8 +28,10 @@ struct FlatLayout {
   Elements elements;
 };
 /// Parameters one after another, each start a multiple of `align`, the whole padded to a multiple of `multiple`.
-/// FSDP1 (_flat_param.py), DeepSpeed ZeRO-1/2 (flatten_dense_tensors_aligned) and Megatron (param_and_grad_buffer.py) differ in the two numbers only.
-[[nodiscard]] FlatLayout flat_layout(const Model& model, std::span<const ParameterId> parameters, std::int64_t align, std::int64_t multiple);
+/// FSDP1 (_flat_param.py), DeepSpeed ZeRO-1/2 (flatten_dense_tensors_aligned) and Megatron (param_and_grad_buffer.py) differ in the two
+/// numbers only.
+[[nodiscard]] FlatLayout flat_layout(const Model& model, std::span<const ParameterId> parameters, std::int64_t align,
+                                     std::int64_t multiple);
 
 /// All trainable (or all frozen) parameters, in registration order.
 [[nodiscard]] std::vector<ParameterId> parameters_where(const Model& model, bool trainable);

@@ -13,7 +13,9 @@ namespace shardsim {
 namespace {
 
 /// numerator / denominator, rounded up.
-Bytes ceil_ratio(__int128 numerator, std::int64_t denominator) { return Bytes{static_cast<std::int64_t>((numerator + denominator - 1) / denominator)}; }
+Bytes ceil_ratio(__int128 numerator, std::int64_t denominator) {
+  return Bytes{static_cast<std::int64_t>((numerator + denominator - 1) / denominator)};
+}
 
 }  // namespace
 
@@ -64,10 +66,18 @@ Textbook textbook(const Job& job) {
   Textbook book;
   __int128 payload = 0;  // bytes that cross the ring once
   switch (plan.stage) {
-    case 0: payload = 2 * e_g * trained; break;
-    case 1: payload = e_g * trained + e_p * psi; break;
-    case 2: payload = g * e_g * trained + e_p * psi; break;
-    default: payload = g * (2 * e_p * psi + e_g * trained); break;
+    case 0:
+      payload = 2 * e_g * trained;
+      break;
+    case 1:
+      payload = e_g * trained + e_p * psi;
+      break;
+    case 2:
+      payload = g * e_g * trained + e_p * psi;
+      break;
+    default:
+      payload = g * (2 * e_p * psi + e_g * trained);
+      break;
   }
   book.sent_per_rank = ceil_ratio(payload * (s - 1), s);
   if (r > 1) book.sent_per_rank += ceil_ratio(2 * e_g * trained * (r - 1), s * r);

@@ -23,18 +23,20 @@ struct Unit {
   std::vector<ParameterId> parameters, trainable;
   LayoutId full, full_trainable, shard, shard_trainable;
   Elements count, trainable_count, shard_count, shard_trainable_count;
-  BufferId stored;       ///< full copy, or the shard at stage 3
+  BufferId stored;  ///< full copy, or the shard at stage 3
   BufferId master;
-  BufferId gathered;     ///< stage 3, while gathered
+  BufferId gathered;  ///< stage 3, while gathered
   OpId gather;
-  BufferId gradient;     ///< full, until reduced
+  BufferId gradient;  ///< full, until reduced
   BufferId gradient_shard;
 };
 
 class TextbookSchedule final : public Hooks {
  public:
   explicit TextbookSchedule(Program& program)
-      : program_(program), build_(program.build), plan_(textbook_plan(program.job)),
+      : program_(program),
+        build_(program.build),
+        plan_(textbook_plan(program.job)),
         communication_(build_.stream("communication")),
         shard_group_(build_.communicator(plan_.replicas > 1 ? "shard" : "dp", plan_.replicas > 1 ? "shard" : "dp", plan_.shard)),
         optimizer_(program) {
@@ -86,7 +88,8 @@ class TextbookSchedule final : public Hooks {
   void step() override {
     std::vector<OptimizerStep::Gradients> gradients;
     for (Unit* unit : optimized_)
-      gradients.push_back({{plan_.stage >= 2 ? unit->gradient_shard : unit->gradient}, {plan_.stage >= 1 ? unit->shard_trainable_count : unit->trainable_count}});
+      gradients.push_back({{plan_.stage >= 2 ? unit->gradient_shard : unit->gradient},
+                           {plan_.stage >= 1 ? unit->shard_trainable_count : unit->trainable_count}});
     optimizer_.clip(gradients, plan_.stage >= 1 ? shard_group_ : CommunicatorId{}, compute_stream, gradient_dtype(), false);
     optimizer_.emit(gradients);
     for (Unit* unit : optimized_) publish(*unit);
@@ -123,7 +126,10 @@ class TextbookSchedule final : public Hooks {
   }
 
   [[nodiscard]] LayoutId layout(const std::vector<ParameterId>& ids, bool shard) {
-    return build_.layout({.parameters = build_.parameters(ids), .partition = Layout::Partition::flat, .shard = shard, .n = static_cast<std::int32_t>(plan_.shard)});
+    return build_.layout({.parameters = build_.parameters(ids),
+                          .partition = Layout::Partition::flat,
+                          .shard = shard,
+                          .n = static_cast<std::int32_t>(plan_.shard)});
   }
   [[nodiscard]] Elements own_part(Elements count) const {
     const std::int64_t part = program_.job.rank % plan_.shard;
@@ -168,10 +174,19 @@ class TextbookSchedule final : public Hooks {
     const LayoutId states = shard_states ? unit.shard_trainable : unit.full_trainable;
     const Elements count = shard_states ? unit.shard_trainable_count : unit.trainable_count;
     if (precision.master)
-      unit.master = build_.buffer({.label = {"master copy", unit.name}, .category = Category::optimizer_states, .persistent = true,
-                                   .dtype = *precision.master, .pool = compute_stream, .layout = states, .elements = count});
+      unit.master = build_.buffer({.label = {"master copy", unit.name},
+                                   .category = Category::optimizer_states,
+                                   .persistent = true,
+                                   .dtype = *precision.master,
+                                   .pool = compute_stream,
+                                   .layout = states,
+                                   .elements = count});
     const BufferId weights = unit.master.valid() ? unit.master : unit.stored;
-    optimizer_.add({.label = {"optimizer", unit.name}, .parameters = unit.trainable, .weights = weights, .layout = states, .count = count,
+    optimizer_.add({.label = {"optimizer", unit.name},
+                    .parameters = unit.trainable,
+                    .weights = weights,
+                    .layout = states,
+                    .count = count,
                     .dtype = build_.schedule().at(weights).dtype});
     optimized_.push_back(&unit);
   }
@@ -180,11 +195,20 @@ class TextbookSchedule final : public Hooks {
 
   void gather(Unit& unit) {
     if (plan_.stage < 3 || unit.gathered.valid()) return;
-    unit.gathered = build_.allocate({.label = {"gathered parameters", unit.name}, .category = Category::unsharded_parameters, .role = Role::parameter,
-                                     .dtype = program_.training().precision.parameters, .pool = compute_stream, .layout = unit.full, .elements = unit.count});
+    unit.gathered = build_.allocate({.label = {"gathered parameters", unit.name},
+                                     .category = Category::unsharded_parameters,
+                                     .role = Role::parameter,
+                                     .dtype = program_.training().precision.parameters,
+                                     .pool = compute_stream,
+                                     .layout = unit.full,
+                                     .elements = unit.count});
     unit.gather = build_.communicate({"all_gather", unit.name}, communication_,
-                                     {.kind = Collective::all_gather, .communicator = shard_group_, .dtype = program_.training().precision.parameters,
-                                      .payload = unit.count, .source = unit.stored, .target = unit.gathered});
+                                     {.kind = Collective::all_gather,
+                                      .communicator = shard_group_,
+                                      .dtype = program_.training().precision.parameters,
+                                      .payload = unit.count,
+                                      .source = unit.stored,
+                                      .target = unit.gathered});
   }
   void use(Unit& unit) {
     gather(unit);
@@ -219,49 +243,75 @@ class TextbookSchedule final : public Hooks {
     if (!unit.gradient.valid()) return;
     if (stream != compute_stream) build_.wait_stream(stream, compute_stream);
     build_.communicate({"all_reduce", unit.name}, stream,
-                       {.kind = Collective::all_reduce, .communicator = shard_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
-                        .payload = unit.trainable_count, .target = unit.gradient});
+                       {.kind = Collective::all_reduce,
+                        .communicator = shard_group_,
+                        .dtype = gradient_dtype(),
+                        .reduction = Reduction::average,
+                        .payload = unit.trainable_count,
+                        .target = unit.gradient});
   }
 
   void reduce_scatter_in_place(Unit& unit) {
     build_.wait_stream(communication_, compute_stream);
     build_.communicate({"reduce_scatter", unit.name}, communication_,
-                       {.kind = Collective::reduce_scatter, .communicator = shard_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
-                        .payload = unit.trainable_count, .source = unit.gradient});
+                       {.kind = Collective::reduce_scatter,
+                        .communicator = shard_group_,
+                        .dtype = gradient_dtype(),
+                        .reduction = Reduction::average,
+                        .payload = unit.trainable_count,
+                        .source = unit.gradient});
   }
 
   void reduce_scatter_to_shard(Unit& unit) {
     const bool first = !unit.gradient_shard.valid();
-    const BufferId shard = build_.allocate({.label = {"gradient shard", unit.name}, .category = first ? Category::gradients : Category::communication_buffers,
-                                            .dtype = gradient_dtype(), .pool = communication_, .layout = unit.shard_trainable, .elements = unit.shard_trainable_count});
+    const BufferId shard = build_.allocate({.label = {"gradient shard", unit.name},
+                                            .category = first ? Category::gradients : Category::communication_buffers,
+                                            .dtype = gradient_dtype(),
+                                            .pool = communication_,
+                                            .layout = unit.shard_trainable,
+                                            .elements = unit.shard_trainable_count});
     build_.wait_stream(communication_, compute_stream);
     build_.communicate({"reduce_scatter", unit.name}, communication_,
-                       {.kind = Collective::reduce_scatter, .communicator = shard_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
-                        .payload = unit.trainable_count, .source = unit.gradient, .target = shard});
+                       {.kind = Collective::reduce_scatter,
+                        .communicator = shard_group_,
+                        .dtype = gradient_dtype(),
+                        .reduction = Reduction::average,
+                        .payload = unit.trainable_count,
+                        .source = unit.gradient,
+                        .target = shard});
     build_.free(unit.gradient, communication_);
     unit.gradient = {};
     if (first) {
       unit.gradient_shard = shard;
     } else {
-      build_.copy({"accumulate", unit.name}, communication_, {.source = shard, .target = unit.gradient_shard, .count = unit.shard_trainable_count, .accumulate = true});
+      build_.copy({"accumulate", unit.name}, communication_,
+                  {.source = shard, .target = unit.gradient_shard, .count = unit.shard_trainable_count, .accumulate = true});
       build_.free(shard);
     }
     if (replicate_group_.valid() && last_micro_batch())
       build_.communicate({"all_reduce", unit.name}, communication_,
-                         {.kind = Collective::all_reduce, .communicator = replicate_group_, .dtype = gradient_dtype(), .reduction = Reduction::average,
-                          .payload = unit.shard_trainable_count, .target = unit.gradient_shard});
+                         {.kind = Collective::all_reduce,
+                          .communicator = replicate_group_,
+                          .dtype = gradient_dtype(),
+                          .reduction = Reduction::average,
+                          .payload = unit.shard_trainable_count,
+                          .target = unit.gradient_shard});
   }
 
   /// The updated weights go where the next forward reads them: cast from the master copy, gathered at stages 1 and 2.
   void publish(Unit& unit) {
     if (unit.master.valid())
-      build_.copy({"master to parameters", unit.name}, compute_stream,
-                  {.source = unit.master, .target = unit.stored, .count = plan_.stage >= 1 ? unit.shard_trainable_count : unit.trainable_count});
+      build_.copy(
+          {"master to parameters", unit.name}, compute_stream,
+          {.source = unit.master, .target = unit.stored, .count = plan_.stage >= 1 ? unit.shard_trainable_count : unit.trainable_count});
     if (plan_.stage != 1 && plan_.stage != 2) return;
     build_.wait_stream(communication_, compute_stream);
     build_.communicate({"all_gather", unit.name}, communication_,
-                       {.kind = Collective::all_gather, .communicator = shard_group_, .dtype = program_.training().precision.parameters,
-                        .payload = unit.count, .target = unit.stored});
+                       {.kind = Collective::all_gather,
+                        .communicator = shard_group_,
+                        .dtype = program_.training().precision.parameters,
+                        .payload = unit.count,
+                        .target = unit.stored});
   }
 
   Program& program_;
@@ -271,7 +321,7 @@ class TextbookSchedule final : public Hooks {
   CommunicatorId shard_group_, replicate_group_;
   OptimizerStep optimizer_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::vector<Unit*> optimized_;          // in the order of the optimizer's targets
+  std::vector<Unit*> optimized_;  // in the order of the optimizer's targets
   std::vector<Unit*> unit_of_layer_, unit_of_parameter_;
   Unit* rest_ = nullptr;
   std::int32_t micro_batch_ = 0;

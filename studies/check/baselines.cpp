@@ -29,9 +29,9 @@ std::size_t offset_of(std::string_view text, const Where& where) {
 }  // namespace
 
 std::optional<BaselineEdit> baseline_edit(const Scenario& scenario, std::size_t index, const ExactNumber& actual) {
-  const Node* list = scenario.root.find("expect");
+  const ConfigNode* list = scenario.root.find("expect");
   if (!list || index >= list->items.size()) return std::nullopt;
-  const Node* baseline = list->items[index].find("baseline");
+  const ConfigNode* baseline = list->items[index].find("baseline");
   if (!baseline) return std::nullopt;
   std::string to = value_text(actual, scenario.expect[index]);
   if (to == baseline->text) return std::nullopt;

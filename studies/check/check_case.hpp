@@ -13,15 +13,15 @@ namespace shardsim {
 struct CheckCase {
   enum class Outcome { ok, moved, failed, error };  ///< moved: within the tolerance, yet not equal; error: could not be compared
 
-  std::string scenario;     ///< file as given
-  int line = 0;             ///< of the expectation; 0: none
+  std::string scenario;  ///< file as given
+  int line = 0;          ///< of the expectation; 0: none
   int column = 0;
   std::string metric;       ///< dotted path; "expect" for a scenario without expectations, "scenario" for one that cannot be read
   std::string expectation;  ///< "= 6 * psi * (n - 1) / n within 0.1 %"
   Json expected, actual;
-  std::string moved;        ///< "+52.0 %"; empty where a distance means nothing
-  std::string message;      ///< of an outcome that is not ok: one sentence with the formula and both values
-  double seconds = 0;       ///< of real time
+  std::string moved;    ///< "+52.0 %"; empty where a distance means nothing
+  std::string message;  ///< of an outcome that is not ok: one sentence with the formula and both values
+  double seconds = 0;   ///< of real time
   Outcome outcome = Outcome::ok;
 
   [[nodiscard]] bool ok() const { return outcome == Outcome::ok || outcome == Outcome::moved; }

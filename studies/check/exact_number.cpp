@@ -51,8 +51,10 @@ std::optional<ExactNumber> ExactNumber::parse(std::string_view text) {
   bool fraction_part = false, negative = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (c == '-') negative = true;
-    else if (c == '.') fraction_part = true;
+    if (c == '-')
+      negative = true;
+    else if (c == '.')
+      fraction_part = true;
     else if (c == 'e' || c == 'E') {
       const std::size_t from = i + (text[i + 1] == '+' ? 2 : 1);
       std::int64_t power = 0;
@@ -85,8 +87,8 @@ std::string ExactNumber::text() const {
 
 ExactNumber operator+(const ExactNumber& a, const ExactNumber& b) {
   Wide left = 0, right = 0, top = 0, bottom = 0;
-  if (a.exact_ && b.exact_ && multiply(a.top_, b.bottom_, left) && multiply(b.top_, a.bottom_, right) && !__builtin_add_overflow(left, right, &top) &&
-      multiply(a.bottom_, b.bottom_, bottom))
+  if (a.exact_ && b.exact_ && multiply(a.top_, b.bottom_, left) && multiply(b.top_, a.bottom_, right) &&
+      !__builtin_add_overflow(left, right, &top) && multiply(a.bottom_, b.bottom_, bottom))
     return ExactNumber::fraction(top, bottom);
   return ExactNumber::inexact(a.value() + b.value());
 }
@@ -98,7 +100,8 @@ ExactNumber operator*(const ExactNumber& a, const ExactNumber& b) {
   if (a.exact_ && b.exact_) {
     // Cancelled crosswise first, so that 2^60 * n / n stays exact.
     const Wide one = greatest_common_divisor(a.top_, b.bottom_), other = greatest_common_divisor(b.top_, a.bottom_);
-    if (multiply(a.top_ / one, b.top_ / other, top) && multiply(a.bottom_ / other, b.bottom_ / one, bottom)) return ExactNumber::fraction(top, bottom);
+    if (multiply(a.top_ / one, b.top_ / other, top) && multiply(a.bottom_ / other, b.bottom_ / one, bottom))
+      return ExactNumber::fraction(top, bottom);
   }
   return ExactNumber::inexact(a.value() * b.value());
 }

@@ -39,7 +39,7 @@ class ExactNumber {
   [[nodiscard]] static ExactNumber fraction(Wide top, Wide bottom);
 
   bool exact_ = true;
-  Wide top_ = 0;     // in lowest terms, with a positive bottom
+  Wide top_ = 0;  // in lowest terms, with a positive bottom
   Wide bottom_ = 1;
   double real_ = 0;  // if not exact
 };

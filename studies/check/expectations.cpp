@@ -30,7 +30,8 @@ double tolerance(const Expectation& e, const ExactNumber& expected) {
 
 class Checker {
  public:
-  Checker(const Expectation& expectation, const Json& result, const Symbols& symbols) : e_(expectation), result_(result), symbols_(symbols) {
+  Checker(const Expectation& expectation, const Json& result, const Symbols& symbols)
+      : e_(expectation), result_(result), symbols_(symbols) {
     case_.line = e_.where.line;
     case_.column = e_.where.column;
     case_.metric = e_.metric;
@@ -40,8 +41,10 @@ class Checker {
     const Json* actual = result_.find(e_.metric);
     if (!actual || actual->as<Json::Object>() || actual->as<Json::List>()) return refuse_metric();
     case_.actual = *actual;
-    if (const auto number = number_of(*actual)) check_number(*number);
-    else check_words(*actual);
+    if (const auto number = number_of(*actual))
+      check_number(*number);
+    else
+      check_words(*actual);
     if (!problems_.empty()) return tl::unexpected(problems_);
     return std::move(case_);
   }
@@ -55,8 +58,10 @@ class Checker {
   void check_number(const ExactNumber& actual) {
     if (e_.equals) {
       const auto expected = evaluate(*e_.equals, e_.equals_where, symbols_);
-      if (expected) compare(actual, *expected, "= " + *e_.equals);
-      else problems_.append(expected.error());
+      if (expected)
+        compare(actual, *expected, "= " + *e_.equals);
+      else
+        problems_.append(expected.error());
     }
     if (e_.baseline) compare(actual, baseline(), "(baseline)");
     check_bounds(actual);
@@ -72,7 +77,9 @@ class Checker {
     case_.expected = json_of(expected);
     case_.expectation = how + tolerance_text(e_);
     if (!e_.relative && !e_.absolute && !(actual.integer() && expected.integer())) {
-      problems_.add(e_.where, fmt::format("{} is compared without a tolerance, but {} is no integer", e_.metric, actual.integer() ? expected.text() : actual.text()),
+      problems_.add(e_.where,
+                    fmt::format("{} is compared without a tolerance, but {} is no integer", e_.metric,
+                                actual.integer() ? expected.text() : actual.text()),
                     {"add relative: or absolute:", "ceil(...) and floor(...) make a formula whole"});
       return;
     }
@@ -80,8 +87,8 @@ class Checker {
     case_.moved = moved_text(expected, actual);
     const double distance = std::abs((actual - expected).value());
     case_.outcome = distance <= tolerance(e_, expected) ? Outcome::moved : Outcome::failed;  // a distance that is no number fails
-    case_.message = fmt::format("{} is {}, expected {} {}{}", e_.metric, figure_text(case_.actual), figure_text(case_.expected), case_.expectation,
-                                case_.moved.empty() ? "" : ": " + case_.moved);
+    case_.message = fmt::format("{} is {}, expected {} {}{}", e_.metric, figure_text(case_.actual), figure_text(case_.expected),
+                                case_.expectation, case_.moved.empty() ? "" : ": " + case_.moved);
   }
 
   void check_bounds(const ExactNumber& actual) {
@@ -92,7 +99,8 @@ class Checker {
   template <class Holds>
   void check_bound(const ExactNumber& actual, const std::optional<double>& bound, const char* word, Holds holds) {
     if (!bound) return;
-    const ExactNumber limit = *bound == std::floor(*bound) && std::abs(*bound) < 9e15 ? ExactNumber(static_cast<std::int64_t>(*bound)) : ExactNumber::inexact(*bound);
+    const ExactNumber limit = *bound == std::floor(*bound) && std::abs(*bound) < 9e15 ? ExactNumber(static_cast<std::int64_t>(*bound))
+                                                                                      : ExactNumber::inexact(*bound);
     const bool held = holds(actual.value(), *bound);
     if (held && !case_.expected.is_null()) return;  // another comparison has spoken already
     case_.expected = json_of(limit);
@@ -111,7 +119,8 @@ class Checker {
     }
     const std::string text = figure_text(actual);
     case_.expected = *e_.equals;
-    if (const auto* flag = actual.as<bool>(); flag && (*e_.equals == "true" || *e_.equals == "false")) case_.expected = *e_.equals == "true";
+    if (const auto* flag = actual.as<bool>(); flag && (*e_.equals == "true" || *e_.equals == "false"))
+      case_.expected = *e_.equals == "true";
     if (text == *e_.equals) return;
     case_.outcome = Outcome::failed;
     case_.message = fmt::format("{} is '{}', expected '{}'", e_.metric, text, *e_.equals);

@@ -2,8 +2,8 @@
 // One scenario's `expect` block against the result of its simulation.
 #pragma once
 
-#include "studies/check/check_case.hpp"
 #include "scenarios/reader/scenario.hpp"
+#include "studies/check/check_case.hpp"
 #include "studies/check/expression.hpp"
 
 namespace shardsim {

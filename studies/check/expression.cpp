@@ -42,8 +42,7 @@ class Reader {
     try {
       value = sum();
       if (peek() != '\0') stop(at_, std::string("unexpected '") + peek() + "' in the formula", {"expected an operator or the end"});
-    } catch (const Stop&) {
-    }
+    } catch (const Stop&) {}
     if (!problems_.empty()) return tl::unexpected(problems_);
     return value;
   }
@@ -71,9 +70,12 @@ class Reader {
   ExactNumber sum() {
     ExactNumber value = product();
     while (true) {
-      if (accept('+')) value = value + product();
-      else if (accept('-')) value = value - product();
-      else return value;
+      if (accept('+'))
+        value = value + product();
+      else if (accept('-'))
+        value = value - product();
+      else
+        return value;
     }
   }
 
@@ -96,9 +98,12 @@ class Reader {
   ExactNumber signed_power() {
     if (++depth_ > deepest_nesting) stop(at_, "the formula is nested too deeply");
     ExactNumber value;
-    if (accept('-')) value = ExactNumber(0) - signed_power();
-    else if (accept('+')) value = signed_power();
-    else value = power();
+    if (accept('-'))
+      value = ExactNumber(0) - signed_power();
+    else if (accept('+'))
+      value = signed_power();
+    else
+      value = power();
     --depth_;
     return value;
   }
@@ -150,7 +155,8 @@ class Reader {
     const std::size_t begin = at_;
     const std::string word(take_name());
     const auto size = parse_bytes("1 " + word);
-    if (!size.value) stop(begin, "'" + word + "' is not a unit of size", {"expected an operator, or one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"});
+    if (!size.value)
+      stop(begin, "'" + word + "' is not a unit of size", {"expected an operator, or one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"});
     return {size.value->value()};
   }
 
@@ -192,6 +198,8 @@ class Reader {
 
 }  // namespace
 
-Result<ExactNumber> evaluate(std::string_view formula, const Where& where, const Symbols& symbols) { return Reader(formula, where, symbols).read(); }
+Result<ExactNumber> evaluate(std::string_view formula, const Where& where, const Symbols& symbols) {
+  return Reader(formula, where, symbols).read();
+}
 
 }  // namespace shardsim

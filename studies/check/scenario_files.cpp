@@ -29,8 +29,10 @@ void collect(const fs::path& folder, std::vector<std::string>& files, const Pass
     if (entry.is_directory() && !entry.is_symlink()) {
       collect(path, files, passed_over);
     } else if (entry.is_regular_file() && (path.extension() == ".yaml" || path.extension() == ".yml")) {
-      if (looks_like_scenario(path.string())) files.push_back(path.string());
-      else if (passed_over) passed_over(path.string());
+      if (looks_like_scenario(path.string()))
+        files.push_back(path.string());
+      else if (passed_over)
+        passed_over(path.string());
     }
   }
 }
@@ -47,9 +49,7 @@ std::vector<std::string> scenario_files(const std::vector<std::string>& paths, c
     std::vector<std::string> found;
     try {
       collect(path, found, passed_over);
-    } catch (const fs::filesystem_error& error) {
-      throw InputError(std::string(error.what()));
-    }
+    } catch (const fs::filesystem_error& error) { throw InputError(std::string(error.what())); }
     if (found.empty()) throw InputError("no scenario in the folder " + path);
     std::sort(found.begin(), found.end());
     files.insert(files.end(), found.begin(), found.end());

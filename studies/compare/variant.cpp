@@ -9,7 +9,7 @@
 namespace shardsim {
 
 Result<Scenario> vary(const Scenario& base, const std::vector<std::string>& assignments) {
-  Node root = base.root;
+  ConfigNode root = base.root;
   for (const std::string& assignment : assignments) {
     auto changed = with_override(std::move(root), assignment);
     if (!changed) return tl::make_unexpected(std::move(changed.error()));

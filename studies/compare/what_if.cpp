@@ -61,14 +61,16 @@ std::vector<Change> memory_changes(const Scenario& base) {
         {"training.micro_batch_size=1", fmt::format("training.gradient_accumulation_steps={}", steps * batch)});
   offer(training.attention == AttentionKind::plain, "flash attention", {"training.attention=flash"});
   offer(training.loss.kind == Loss::Kind::cross_entropy, "a loss in 8 chunks", {"training.loss={chunked: 8}"});
-  offer(training.checkpointing.kind == Checkpointing::none, "selective activation checkpointing", {"training.activation_checkpointing=selective_ops"});
+  offer(training.checkpointing.kind == Checkpointing::none, "selective activation checkpointing",
+        {"training.activation_checkpointing=selective_ops"});
   offer(training.checkpointing.kind != Checkpointing::full || training.checkpointing.every > 1, "full activation checkpointing",
         {"training.activation_checkpointing=full"});
   for (const char* strategy : {"fsdp2", "zero3"}) offer(base.strategy.name != strategy, strategy, choose_strategy(base, strategy));
   offer(true, "twice the nodes", {twice_the_nodes(base)});
   const bool deepspeed = base.strategy.name.starts_with("zero") && base.strategy.name != "zero_redundancy";
   const bool fsdp = base.strategy.name == "fsdp1" || base.strategy.name == "fsdp2";  // theirs moves parameters and optimizer together
-  offer(deepspeed && training.offload.optimizer == OffloadTarget::none, "CPU offload of the optimizer", {"training.offload={optimizer: cpu}"});
+  offer(deepspeed && training.offload.optimizer == OffloadTarget::none, "CPU offload of the optimizer",
+        {"training.offload={optimizer: cpu}"});
   offer(fsdp && training.offload.parameters == OffloadTarget::none, "CPU offload", {"training.offload={parameters: cpu, optimizer: cpu}"});
   return changes;
 }
@@ -83,7 +85,9 @@ MemoryExplanation explain_memory(const Scenario& base, const SimulationResult& n
       out.changes.push_back(compare(change, now, *then));
   std::stable_sort(out.changes.begin(), out.changes.end(), [](const MemoryChange& a, const MemoryChange& b) { return a.time < b.time; });
   const double enough = worth_answering * static_cast<double>(now.memory.device_peak.value());
-  const auto answers = [&](const MemoryChange& c) { return now.memory.fits ? static_cast<double>(c.device_peak.value()) <= enough : c.fits; };
+  const auto answers = [&](const MemoryChange& c) {
+    return now.memory.fits ? static_cast<double>(c.device_peak.value()) <= enough : c.fits;
+  };
   const auto found = std::find_if(out.changes.begin(), out.changes.end(), answers);
   if (found != out.changes.end()) out.cheapest = static_cast<std::size_t>(found - out.changes.begin());
   return out;

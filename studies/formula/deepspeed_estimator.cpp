@@ -19,7 +19,8 @@ std::vector<EstimatorRow> deepspeed_estimates(const EstimatorInput& input) {
     return EstimatorRow{stage, std::move(offload), Bytes{gpu}, Bytes{gpu}, cpu, rule, rule};
   };
   return {
-      {2, "none", Bytes{2 * p + shard(18)}, Bytes{4 * p + shard(16)}, with_buffers(4 * p * input.gpus_per_node), "2P + 18P/n", "4P + 16P/n"},
+      {2, "none", Bytes{2 * p + shard(18)}, Bytes{4 * p + shard(16)}, with_buffers(4 * p * input.gpus_per_node), "2P + 18P/n",
+       "4P + 16P/n"},
       same(2, "optimizer", 2 * p, with_buffers(p * std::max<std::int64_t>(4 * gpus, 16)), "2P"),
       same(3, "none", largest + shard(18), with_buffers(largest * input.gpus_per_node), "4L + 18P/n"),
       same(3, "optimizer", largest + shard(2), with_buffers(16 * p / input.nodes), "4L + 2P/n"),

@@ -18,10 +18,10 @@ struct EstimatorInput {
 
 struct EstimatorRow {
   int stage = 3;
-  std::string offload;     ///< "none", "optimizer", "optimizer and parameters"
-  Bytes gpu;               ///< of each GPU, as the code has it
-  Bytes gpu_documented;    ///< as the documentation has it
-  Bytes cpu;               ///< of each node, with zero.Init where it matters
+  std::string offload;   ///< "none", "optimizer", "optimizer and parameters"
+  Bytes gpu;             ///< of each GPU, as the code has it
+  Bytes gpu_documented;  ///< as the documentation has it
+  Bytes cpu;             ///< of each node, with zero.Init where it matters
   std::string gpu_rule;
   std::string documented_rule;
 };

@@ -25,7 +25,8 @@ struct Scheme {
 // By stage: what is sharded besides what the stage before shards.
 constexpr std::array<Scheme, 4> schemes{
     {{"e_p * psi", "e_g * psi_trainable", "k * psi_trainable", "2 * e_g * psi_trainable * (s - 1) / s",
-      "an all-reduce of the gradients is a reduce-scatter and an all-gather: each sends (s - 1) / s of them", "ring all-reduce; ZeRO (arXiv 1910.02054), section 7.1"},
+      "an all-reduce of the gradients is a reduce-scatter and an all-gather: each sends (s - 1) / s of them",
+      "ring all-reduce; ZeRO (arXiv 1910.02054), section 7.1"},
      {"e_p * psi", "e_g * psi_trainable", "k * psi_trainable / s", "(e_g * psi_trainable + e_p * psi) * (s - 1) / s",
       "gradients are reduced to their owners, which update their parameters and gather them: as much as an all-reduce",
       "ZeRO (arXiv 1910.02054), sections 5.1 and 7.2"},
@@ -41,7 +42,8 @@ constexpr const char* among_replicas = " + 2 * e_g * psi_trainable / s * (r - 1)
 std::string simplified(std::string formula, const Job& job) {
   if (job.model->total() != job.model->trainable()) return formula;
   static const std::string longer = "psi_trainable";
-  for (std::size_t at = formula.find(longer); at != std::string::npos; at = formula.find(longer, at)) formula.replace(at, longer.size(), "psi");
+  for (std::size_t at = formula.find(longer); at != std::string::npos; at = formula.find(longer, at))
+    formula.replace(at, longer.size(), "psi");
   return formula;
 }
 
@@ -57,7 +59,9 @@ Derivation derive(const Job& job) {
   const TextbookPlan plan = textbook_plan(job);
   const Scheme& scheme = schemes[static_cast<std::size_t>(plan.stage)];
   const Symbols symbols = symbols_of(job);
-  const auto make = [&](const char* what, std::string formula, const char* reason) { return step(what, simplified(std::move(formula), job), reason, symbols); };
+  const auto make = [&](const char* what, std::string formula, const char* reason) {
+    return step(what, simplified(std::move(formula), job), reason, symbols);
+  };
   Derivation out;
   out.states = {make("parameters", scheme.parameters, plan.stage >= 3 ? "each rank holds its shard" : "each rank holds a copy"),
                 make("gradients", scheme.gradients, plan.stage >= 2 ? "each rank holds its shard" : "each rank holds all of them"),
@@ -68,7 +72,9 @@ Derivation derive(const Job& job) {
 }
 
 std::string with_numbers(const std::string& formula, const Symbols& symbols) {
-  const auto in_name = [&](std::size_t i) { return i < formula.size() && (std::isalnum(static_cast<unsigned char>(formula[i])) || formula[i] == '_'); };
+  const auto in_name = [&](std::size_t i) {
+    return i < formula.size() && (std::isalnum(static_cast<unsigned char>(formula[i])) || formula[i] == '_');
+  };
   std::string out;
   for (std::size_t i = 0; i < formula.size();) {
     std::size_t end = i;

@@ -65,7 +65,8 @@ Answer fewest_gpus(const Plan& plan, const SearchResult& found) {
   const std::string question = "How many GPUs at least?";
   const std::string why = too_few(found, plan.minimum_gpus.value_or(std::numeric_limits<std::int64_t>::max()));
   const std::string reasons = fmt::format("{}", fmt::join(plan.left_out, "; "));
-  if (plan.minimum_gpus) return {question, grouped(*plan.minimum_gpus), why.empty() ? "it is the smallest number that the plan may use" : why};
+  if (plan.minimum_gpus)
+    return {question, grouped(*plan.minimum_gpus), why.empty() ? "it is the smallest number that the plan may use" : why};
   const std::string beyond = plan.gpus_beyond ? fmt::format("; with one sequence a GPU {} would do", gpus_text(*plan.gpus_beyond)) : "";
   if (found.evaluated == 0 && found.excluded.empty())
     return {question, "the plan has nothing to choose from", reasons.empty() ? "the libraries refuse every candidate" : reasons};
@@ -79,8 +80,8 @@ Answer fastest(const Plan& plan, const SearchResult& found) {
     if (e.gpus() == best.gpus() && e.candidate.strategy != best.candidate.strategy && (second == nullptr || e.time() < second->time()))
       second = &e;
   const Memory& memory = best.result.memory;
-  std::string why = fmt::format("bound by {}; it needs {} of {}, of which {} are allocated", best.result.step.bound_by, to_text(memory.device_peak),
-                                to_text(memory.capacity), to_text(memory.peak));
+  std::string why = fmt::format("bound by {}; it needs {} of {}, of which {} are allocated", best.result.step.bound_by,
+                                to_text(memory.device_peak), to_text(memory.capacity), to_text(memory.peak));
   if (second != nullptr) {
     const double longer = second->time() / best.time() - 1;
     why += fmt::format("; the next strategy, {}, {}", second->candidate.text(),
@@ -93,8 +94,9 @@ Answer fastest(const Plan& plan, const SearchResult& found) {
 /// What the time consists of beside training.
 std::string losses(const Plan& plan, const PlanEntry& entry) {
   const Economics& e = entry.economics;
-  return fmt::format("{} in {} steps of {}; goodput {:.1f} % with a checkpoint of {} every {} and a failure every {}", tokens_text(plan.request.tokens),
-                     whole_text(e.steps), to_text(entry.evaluated.time()), e.goodput * 100, to_text(e.checkpoint), to_text(e.interval),
+  return fmt::format("{} in {} steps of {}; goodput {:.1f} % with a checkpoint of {} every {} and a failure every {}",
+                     tokens_text(plan.request.tokens), whole_text(e.steps), to_text(entry.evaluated.time()), e.goodput * 100,
+                     to_text(e.checkpoint), to_text(e.interval),
                      to_text(plan.request.node_mtbf / static_cast<double>(entry.evaluated.candidate.nodes)));
 }
 
@@ -113,14 +115,16 @@ Answer how_much(const Plan& plan, const PlanEntry& entry) {
   const Economics& e = entry.economics;
   if (e.hopeless()) return how_long(plan, entry, question);
   const std::string hours = whole_text(e.gpu_hours) + " GPU-hours";
-  const std::string way = fmt::format("{} on {} ({})", wall_text(e.wall), gpus_text(entry.evaluated.gpus()), entry.evaluated.candidate.text());
+  const std::string way =
+      fmt::format("{} on {} ({})", wall_text(e.wall), gpus_text(entry.evaluated.gpus()), entry.evaluated.candidate.text());
   if (!e.cost) return {question, fmt::format("{}: {}; no price is known, --price DOLLARS gives one", hours, way), losses(plan, entry)};
   return {question, fmt::format("${}: {}, {}", whole_text(*e.cost), hours, way),
           fmt::format("a GPU-hour costs ${:.2f}; {}", *plan.request.price_per_gpu_hour, losses(plan, entry))};
 }
 
 Answer in_time(const Plan& plan) {
-  const std::string question = fmt::format("How many GPUs end within {:g} {}?", *plan.request.days, *plan.request.days == 1 ? "day" : "days");
+  const std::string question =
+      fmt::format("How many GPUs end within {:g} {}?", *plan.request.days, *plan.request.days == 1 ? "day" : "days");
   if (plan.deadline) {
     const Answer found = how_long(plan, *plan.deadline, question);
     return {question, grouped(plan.deadline->evaluated.gpus()) + ": " + found.answer, found.why};
@@ -134,12 +138,13 @@ Answer largest(const Scenario& base, const Plan& plan) {
   if (!plan.largest_micro_batch) return {question, "none", "one sequence does not fit: " + cheapest_rescue(base)};
   const std::int64_t next = *plan.largest_micro_batch + 1;
   const auto beyond = what_if(base, {fmt::format("training.micro_batch_size={}", next)});
-  return {question,
-          fmt::format("{} {} ({} tokens) a rank", grouped(*plan.largest_micro_batch), *plan.largest_micro_batch == 1 ? "sequence" : "sequences",
-                      grouped(*plan.largest_micro_batch * base.training.sequence_length)),
-          beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak),
-                               to_text(beyond->memory.capacity), largest_term(beyond->memory))
-                 : "more cannot be simulated"};
+  return {
+      question,
+      fmt::format("{} {} ({} tokens) a rank", grouped(*plan.largest_micro_batch), *plan.largest_micro_batch == 1 ? "sequence" : "sequences",
+                  grouped(*plan.largest_micro_batch * base.training.sequence_length)),
+      beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak),
+                           to_text(beyond->memory.capacity), largest_term(beyond->memory))
+             : "more cannot be simulated"};
 }
 
 Answer option_values(const Scenario& base) {

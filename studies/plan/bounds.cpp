@@ -124,7 +124,7 @@ Bytes LowerBounds::states(const Candidate& candidate) const {
   const std::int64_t parameter = size_of(precision.parameters), master = precision.master ? size_of(*precision.master) : 0;
   const std::int64_t moments = adam ? 2 * size_of(precision.moments) : 0;
   const std::int64_t least = master > 0 ? std::min(parameter, master) : parameter;  // FSDP's shard is the master copy
-  const bool split = base_.strategy.options.given("expert_parallel_size");  // experts of other ranks are not held
+  const bool split = base_.strategy.options.given("expert_parallel_size");          // experts of other ranks are not held
   const std::int64_t parameters = one_of(candidate.strategy, whole_parameters) && !split ? psi * parameter : psi * least / n;
   return Bytes{parameters + (one_of(candidate.strategy, replicated) && !split ? trainable * moments : trainable * moments / n)};
 }

@@ -37,12 +37,12 @@ std::vector<std::vector<std::string>> option_sets(const std::string& strategy, s
   return sets;
 }
 
-struct Machine {
+struct ClusterShape {
   std::int64_t nodes, gpus_per_node;
 };
 
-std::vector<Machine> machines(const Scenario& base, const PlanRequest& request) {
-  std::vector<Machine> all;
+std::vector<ClusterShape> machines(const Scenario& base, const PlanRequest& request) {
+  std::vector<ClusterShape> all;
   const std::int64_t whole = base.cluster.gpus_per_node;
   if (request.parts_of_a_node)
     for (std::int64_t gpus = 1; gpus < whole; gpus *= 2) all.push_back({1, gpus});
@@ -94,10 +94,12 @@ std::vector<std::string> left_out(const Scenario& base, const PlanRequest& reque
     else if (micro_batches(request, gpus).empty())
       unlisted.push_back(grouped(gpus));
   }
-  const std::string batch = fmt::format("{} {}", grouped(request.global_batch), request.global_batch == 1 ? "sequence does" : "sequences do");
+  const std::string batch =
+      fmt::format("{} {}", grouped(request.global_batch), request.global_batch == 1 ? "sequence does" : "sequences do");
   if (!uneven.empty()) out.push_back(fmt::format("{} not divide among {} GPUs", batch, fmt::join(uneven, ", ")));
   if (!unlisted.empty())
-    out.push_back(fmt::format("none of plan.micro_batch_sizes divides a GPU's share of {} sequences on {} GPUs", grouped(request.global_batch), fmt::join(unlisted, ", ")));
+    out.push_back(fmt::format("none of plan.micro_batch_sizes divides a GPU's share of {} sequences on {} GPUs",
+                              grouped(request.global_batch), fmt::join(unlisted, ", ")));
   return out;
 }
 

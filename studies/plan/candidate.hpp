@@ -28,7 +28,8 @@ struct Candidate {
 /// Every combination that the request allows and that gives its global batch exactly. Whether the library accepts it is not checked.
 [[nodiscard]] std::vector<Candidate> candidates(const Scenario& base, const PlanRequest& request);
 
-/// Numbers of GPUs that the request allows and for which there is no candidate, with the reason: "7 sequences do not divide among 2, 4 GPUs".
+/// Numbers of GPUs that the request allows and for which there is no candidate, with the reason: "7 sequences do not divide among 2, 4
+/// GPUs".
 [[nodiscard]] std::vector<std::string> left_out(const Scenario& base, const PlanRequest& request);
 
 /// The base scenario as `candidate` says; problems where the library forbids it.

@@ -62,10 +62,12 @@ std::vector<Change> step_changes(const Scenario& job) {
   const std::string launch =
       fmt::format("cluster.kernel_launch={} ns", static_cast<std::int64_t>(job.cluster.profile.gpu.kernel_launch.base() * 0.5e9));
   changes.push_back({"a host twice as fast", {launch}});
-  if (job.cluster.nodes > 1) changes.push_back({"NICs twice as fast", link_of(job).at(2)});
-  else if (job.cluster.gpus_per_node > 1) changes.push_back({"links inside the node twice as fast", link_of(job).at(2)});
-  changes.push_back(
-      {"GPU memory twice as fast", {fmt::format("cluster.memory_bandwidth={:.0f} B/s", job.cluster.profile.gpu.memory_bandwidth.base() * 2)}});
+  if (job.cluster.nodes > 1)
+    changes.push_back({"NICs twice as fast", link_of(job).at(2)});
+  else if (job.cluster.gpus_per_node > 1)
+    changes.push_back({"links inside the node twice as fast", link_of(job).at(2)});
+  changes.push_back({"GPU memory twice as fast",
+                     {fmt::format("cluster.memory_bandwidth={:.0f} B/s", job.cluster.profile.gpu.memory_bandwidth.base() * 2)}});
   if (job.training.checkpointing.kind != Checkpointing::none)
     changes.push_back({"no activation checkpointing", {"training.activation_checkpointing=none"}});
   return changes;

@@ -22,21 +22,20 @@ struct Choices {
 /// Options that trade the time of communication for memory or for when it starts, in the order in which they are tried: what is sharded
 /// among whom first, how it is cut last.
 std::vector<Choices> choices(const Cluster& cluster) {
-  std::vector<Choices> all{
-      {"sharding_strategy", {"FULL_SHARD", "SHARD_GRAD_OP"}},
-      {"reshard_after_forward", {"true", "false"}},
-      {"overlap_comm", {"true", "false"}},
-      {"overlap_grad_reduce", {"true", "false"}},
-      {"overlap_param_gather", {"true", "false"}},
-      {"backward_prefetch", {"0", "1", "2", "BACKWARD_PRE", "BACKWARD_POST"}},
-      {"forward_prefetch", {"0", "1", "2", "true", "false"}},
-      {"limit_all_gathers", {"true", "false"}},
-      {"bucket_cap_mb", {"1", "5", "10", "25", "50", "100", "200", "400"}},
-      {"bucket_size", {"10000000", "40000000", "100000000", "400000000"}},
-      {"reduce_bucket_size", {"10000000", "50000000", "200000000", "500000000", "1000000000"}},
-      {"stage3_prefetch_bucket_size", {"0", "5000000", "50000000", "200000000", "500000000"}},
-      {"stage3_max_live_parameters", {"100000000", "1000000000", "3000000000"}},
-      {"stage3_param_persistence_threshold", {"0", "10000", "100000", "1000000"}}};
+  std::vector<Choices> all{{"sharding_strategy", {"FULL_SHARD", "SHARD_GRAD_OP"}},
+                           {"reshard_after_forward", {"true", "false"}},
+                           {"overlap_comm", {"true", "false"}},
+                           {"overlap_grad_reduce", {"true", "false"}},
+                           {"overlap_param_gather", {"true", "false"}},
+                           {"backward_prefetch", {"0", "1", "2", "BACKWARD_PRE", "BACKWARD_POST"}},
+                           {"forward_prefetch", {"0", "1", "2", "true", "false"}},
+                           {"limit_all_gathers", {"true", "false"}},
+                           {"bucket_cap_mb", {"1", "5", "10", "25", "50", "100", "200", "400"}},
+                           {"bucket_size", {"10000000", "40000000", "100000000", "400000000"}},
+                           {"reduce_bucket_size", {"10000000", "50000000", "200000000", "500000000", "1000000000"}},
+                           {"stage3_prefetch_bucket_size", {"0", "5000000", "50000000", "200000000", "500000000"}},
+                           {"stage3_max_live_parameters", {"100000000", "1000000000", "3000000000"}},
+                           {"stage3_param_persistence_threshold", {"0", "10000", "100000", "1000000"}}};
   if (cluster.nodes == 1) return all;
   // Sharded inside a node, replicated across nodes.
   all[0].values.emplace_back("HYBRID_SHARD");

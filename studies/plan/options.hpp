@@ -11,10 +11,10 @@ namespace shardsim {
 
 /// One option, on the best values of those before it.
 struct TriedOption {
-  std::string name;                ///< "bucket_cap_mb"
-  std::vector<std::string> values; ///< that were simulated and fit, as in the scenario
-  std::string best;                ///< empty: what the scenario has is the fastest
-  double saved = 0;                ///< share of the step that `best` saves
+  std::string name;                 ///< "bucket_cap_mb"
+  std::vector<std::string> values;  ///< that were simulated and fit, as in the scenario
+  std::string best;                 ///< empty: what the scenario has is the fastest
+  double saved = 0;                 ///< share of the step that `best` saves
 };
 
 struct TunedOptions {

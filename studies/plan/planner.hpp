@@ -53,11 +53,11 @@ struct Plan {
   std::string scenario;
   PlanRequest request;
   std::optional<PlanEntry> time, cost, gpus;
-  std::vector<PlanEntry> pareto;  ///< by GPUs
+  std::vector<PlanEntry> pareto;      ///< by GPUs
   std::optional<PlanEntry> deadline;  ///< the fewest GPUs that end within request.days
   std::optional<std::int64_t> minimum_gpus, largest_micro_batch;
   std::optional<std::int64_t> gpus_beyond;  ///< nothing fits on those allowed: so many GPUs would hold one sequence each
-  std::vector<std::string> left_out;  ///< numbers of GPUs without a candidate, with the reason
+  std::vector<std::string> left_out;        ///< numbers of GPUs without a candidate, with the reason
   std::int64_t evaluated = 0, pruned = 0, refused = 0;
   std::vector<Answer> answers;
   std::optional<Scaling> scaling;

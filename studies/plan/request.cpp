@@ -22,10 +22,10 @@ constexpr Seconds typical_restart{600};
 constexpr ByteRate typical_storage{2e9};
 constexpr std::int64_t most_nodes_by_default = 64;
 
-std::vector<std::string> texts(const Node& list, Problems& problems, const std::vector<std::string>& allowed) {
+std::vector<std::string> texts(const ConfigNode& list, Problems& problems, const std::vector<std::string>& allowed) {
   std::vector<std::string> out;
-  if (list.kind != Node::Kind::list || list.items.empty()) problems.add(list.where, "expected a list of at least one value");
-  for (const Node& item : list.items) {
+  if (list.kind != ConfigNode::Kind::list || list.items.empty()) problems.add(list.where, "expected a list of at least one value");
+  for (const ConfigNode& item : list.items) {
     out.push_back(flow_text(item));
     if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), out.back()) == allowed.end())
       problems.add(item.where, fmt::format("unknown value '{}'", out.back()), notes_for_unknown(out.back(), allowed));
@@ -33,10 +33,10 @@ std::vector<std::string> texts(const Node& list, Problems& problems, const std::
   return out;
 }
 
-std::vector<std::int64_t> integers(const Node& list, Problems& problems) {
+std::vector<std::int64_t> integers(const ConfigNode& list, Problems& problems) {
   std::vector<std::int64_t> out;
-  if (list.kind != Node::Kind::list || list.items.empty()) problems.add(list.where, "expected a list of at least one whole number");
-  for (const Node& item : list.items)
+  if (list.kind != ConfigNode::Kind::list || list.items.empty()) problems.add(list.where, "expected a list of at least one whole number");
+  for (const ConfigNode& item : list.items)
     if (const auto value = as_integer(item, problems, 1, std::int64_t{1} << 24)) out.push_back(*value);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -44,19 +44,20 @@ std::vector<std::int64_t> integers(const Node& list, Problems& problems) {
 }
 
 /// Node counts that may be used. A world beyond 2^24 ranks is refused as it is in a scenario.
-std::vector<std::int64_t> node_counts(const Node& list, Problems& problems, std::int64_t gpus_per_node) {
-  if (list.kind == Node::Kind::list)
-    for (const Node& item : list.items) {
+std::vector<std::int64_t> node_counts(const ConfigNode& list, Problems& problems, std::int64_t gpus_per_node) {
+  if (list.kind == ConfigNode::Kind::list)
+    for (const ConfigNode& item : list.items) {
       Problems not_whole;
       const auto nodes = as_integer(item, not_whole, 1, most_gpus);
       if (nodes && *nodes * gpus_per_node > most_gpus)
-        problems.add(item.where, fmt::format("{} nodes of {} are more than {}", grouped(*nodes), gpus_text(gpus_per_node), gpus_text(most_gpus)));
+        problems.add(item.where,
+                     fmt::format("{} nodes of {} are more than {}", grouped(*nodes), gpus_text(gpus_per_node), gpus_text(most_gpus)));
     }
   return integers(list, problems);
 }
 
 /// Values of training.activation_checkpointing; one that no scenario may have is a problem where it stands.
-std::vector<std::string> checkpointing_values(const Node& list, Problems& problems, const Scenario& scenario) {
+std::vector<std::string> checkpointing_values(const ConfigNode& list, Problems& problems, const Scenario& scenario) {
   std::vector<std::string> values = texts(list, problems, {});
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto changed = vary(scenario, {"training.activation_checkpointing=" + values[i]});
@@ -75,9 +76,9 @@ std::vector<std::string> strategy_names() {
 
 /// The scenario's own value first, then the usual ones.
 std::vector<std::string> with_own(const Scenario& scenario, std::string_view key, std::vector<std::string> usual) {
-  const Node* block = scenario.root.find("training");
-  const Node* own = block == nullptr ? nullptr : block->find(key);
-  if (own == nullptr || own->kind == Node::Kind::null) return usual;
+  const ConfigNode* block = scenario.root.find("training");
+  const ConfigNode* own = block == nullptr ? nullptr : block->find(key);
+  if (own == nullptr || own->kind == ConfigNode::Kind::null) return usual;
   std::vector<std::string> values{flow_text(*own)};
   for (std::string& value : usual)
     if (value != values.front()) values.push_back(std::move(value));
@@ -106,12 +107,14 @@ Quantity positive(MapReader& reader, std::string_view key, Quantity value) {
 void read_money_and_failures(PlanRequest& request, MapReader& reader, const Profile& profile) {
   constexpr double unlimited = std::numeric_limits<double>::max();
   request.price_per_gpu_hour = profile.price_per_gpu_hour;
-  if (reader.has("price_per_gpu_hour")) request.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, unlimited);
+  if (reader.has("price_per_gpu_hour"))
+    request.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, unlimited);
   else if (request.price_per_gpu_hour)
     request.assumptions.push_back(fmt::format("a GPU-hour costs ${:.2f}, as the profile says", *request.price_per_gpu_hour));
   request.node_mtbf = positive(reader, "node_mtbf", reader.seconds("node_mtbf", typical_node_mtbf));
   request.restart = reader.seconds("restart", typical_restart);
-  if (reader.has("checkpoint_interval")) request.checkpoint_interval = positive(reader, "checkpoint_interval", reader.seconds("checkpoint_interval", {}));
+  if (reader.has("checkpoint_interval"))
+    request.checkpoint_interval = positive(reader, "checkpoint_interval", reader.seconds("checkpoint_interval", {}));
   const ByteRate storage = profile.storage ? profile.storage->write_per_node : typical_storage;
   request.checkpoint_bandwidth = positive(reader, "checkpoint_bandwidth", reader.byte_rate("checkpoint_bandwidth", storage));
   if (!reader.has("node_mtbf"))
@@ -124,12 +127,13 @@ void read_money_and_failures(PlanRequest& request, MapReader& reader, const Prof
 void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scenario) {
   Problems& problems = reader.problems();
   request.strategies = strategy_names();
-  if (const Node* list = reader.find("strategies")) request.strategies = texts(*list, problems, strategy_names());
-  if (const Node* list = reader.find("micro_batch_sizes")) request.micro_batches = integers(*list, problems);
+  if (const ConfigNode* list = reader.find("strategies")) request.strategies = texts(*list, problems, strategy_names());
+  if (const ConfigNode* list = reader.find("micro_batch_sizes")) request.micro_batches = integers(*list, problems);
   request.checkpointing = with_own(scenario, "activation_checkpointing", {"none", "selective_ops", "full"});
-  if (const Node* list = reader.find("activation_checkpointing")) request.checkpointing = checkpointing_values(*list, problems, scenario);
+  if (const ConfigNode* list = reader.find("activation_checkpointing"))
+    request.checkpointing = checkpointing_values(*list, problems, scenario);
   request.offload = with_own(scenario, "offload", {"none"});
-  if (const Node* list = reader.find("offload")) {
+  if (const ConfigNode* list = reader.find("offload")) {
     request.offload = texts(*list, problems, {"none", "optimizer", "all"});
     for (std::string& value : request.offload) {
       if (value == "optimizer") value = "{optimizer: cpu}";
@@ -142,9 +146,11 @@ void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scena
 /// Frozen parameters need no data: adapters on a large model are trained with as much as their own number asks for.
 void read_tokens(PlanRequest& request, MapReader& reader, const Model& model) {
   const bool all = model.trainable() == model.total();
-  request.tokens = reader.number("tokens", tokens_per_parameter * static_cast<double>(std::max<std::int64_t>(model.trainable().value(), 1)), 1, 1e18);
+  request.tokens =
+      reader.number("tokens", tokens_per_parameter * static_cast<double>(std::max<std::int64_t>(model.trainable().value(), 1)), 1, 1e18);
   if (!reader.has("tokens"))
-    request.assumptions.push_back(fmt::format("training takes 20 tokens a parameter{}, {} in all", all ? "" : " that trains", tokens_text(request.tokens)));
+    request.assumptions.push_back(
+        fmt::format("training takes 20 tokens a parameter{}, {} in all", all ? "" : " that trains", tokens_text(request.tokens)));
   if (reader.has("days")) request.days = reader.number("days", 0, 1e-6, 1e6);
 }
 
@@ -152,20 +158,21 @@ void read_tokens(PlanRequest& request, MapReader& reader, const Model& model) {
 
 Result<PlanRequest> read_plan(const Scenario& scenario) {
   Problems problems;
-  Node empty;
-  empty.kind = Node::Kind::map;
-  const Node* block = scenario.root.find("plan");
-  MapReader reader(block == nullptr || block->kind == Node::Kind::null ? empty : *block, problems, "plan");
+  ConfigNode empty;
+  empty.kind = ConfigNode::Kind::map;
+  const ConfigNode* block = scenario.root.find("plan");
+  MapReader reader(block == nullptr || block->kind == ConfigNode::Kind::null ? empty : *block, problems, "plan");
 
   PlanRequest request;
   const std::int64_t own =
       scenario.training.micro_batch_size * scenario.training.gradient_accumulation_steps * scenario.cluster.world_size();
   request.global_batch = reader.integer("global_batch", own, 1, std::int64_t{1} << 32);
   if (!reader.has("global_batch"))
-    request.assumptions.push_back(fmt::format("the global batch is the scenario's, {} {}", grouped(own), own == 1 ? "sequence" : "sequences"));
+    request.assumptions.push_back(
+        fmt::format("the global batch is the scenario's, {} {}", grouped(own), own == 1 ? "sequence" : "sequences"));
   read_tokens(request, reader, *scenario.model);
   request.nodes = default_nodes(scenario, request.global_batch);
-  if (const Node* list = reader.find("nodes")) {
+  if (const ConfigNode* list = reader.find("nodes")) {
     request.nodes = node_counts(*list, problems, scenario.cluster.gpus_per_node);
     request.parts_of_a_node = false;
   }

@@ -49,10 +49,11 @@ std::optional<std::size_t> find_cliff(const std::vector<ScalingPoint>& points) {
 
 /// The part of the step that grew the most. The four parts add up to the step.
 std::string grown_part(const StepTime& before, const StepTime& after) {
-  const std::array<std::pair<const char*, Seconds>, 4> parts{{{"exposed communication", after.exposed_communication - before.exposed_communication},
-                                                              {"compute", after.compute - before.compute},
-                                                              {"the optimizer", after.optimizer - before.optimizer},
-                                                              {"waiting for the host", after.host_bound - before.host_bound}}};
+  const std::array<std::pair<const char*, Seconds>, 4> parts{
+      {{"exposed communication", after.exposed_communication - before.exposed_communication},
+       {"compute", after.compute - before.compute},
+       {"the optimizer", after.optimizer - before.optimizer},
+       {"waiting for the host", after.host_bound - before.host_bound}}};
   const auto most = std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return fmt::format("{} by {}", most->first, to_text(most->second));
 }
@@ -83,8 +84,8 @@ Result<Scenario> at_size(const Scenario& base, std::int64_t nodes, std::int64_t 
 Scaling scaling_study(const Scenario& base, std::int64_t least, std::int64_t most) {
   const std::vector<Shape> wanted = shapes(base, least, most);
   if (wanted.empty())
-    throw InputError(fmt::format("--scaling {}..{}: no power of two within a node of {} and no doubling of whole nodes lies between", least, most,
-                                 gpus_text(base.cluster.gpus_per_node)));
+    throw InputError(fmt::format("--scaling {}..{}: no power of two within a node of {} and no doubling of whole nodes lies between", least,
+                                 most, gpus_text(base.cluster.gpus_per_node)));
   std::vector<std::optional<SimulationResult>> results(wanted.size());
   std::vector<std::string> why(wanted.size());
   parallel_for(wanted.size(), available_cores(), [&](std::size_t i) {
@@ -106,7 +107,8 @@ Scaling scaling_study(const Scenario& base, std::int64_t least, std::int64_t mos
     scaling.points.push_back({wanted[i].nodes, gpus, std::move(*results[i]), 1});
   }
   if (most > base.cluster.gpus_per_node && most % base.cluster.gpus_per_node != 0)
-    scaling.left_out.push_back(fmt::format("{}: not a whole number of nodes of {}", gpus_text(most), gpus_text(base.cluster.gpus_per_node)));
+    scaling.left_out.push_back(
+        fmt::format("{}: not a whole number of nodes of {}", gpus_text(most), gpus_text(base.cluster.gpus_per_node)));
   if (scaling.points.empty()) return scaling;
   set_efficiency(scaling.points);
   scaling.cliff = find_cliff(scaling.points);

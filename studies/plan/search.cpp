@@ -51,7 +51,8 @@ void keep_leanest(std::vector<Evaluated>& too_large, Evaluated candidate) {
 }
 
 void keep_leanest(std::vector<Excluded>& excluded, const Open& open) {
-  const auto same = std::find_if(excluded.begin(), excluded.end(), [&](const Excluded& e) { return e.candidate.gpus() == open.candidate.gpus(); });
+  const auto same =
+      std::find_if(excluded.begin(), excluded.end(), [&](const Excluded& e) { return e.candidate.gpus() == open.candidate.gpus(); });
   if (same == excluded.end())
     excluded.push_back({open.candidate, open.bound.memory});
   else if (open.bound.memory < same->memory)

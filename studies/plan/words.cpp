@@ -37,7 +37,8 @@ std::string wall_text(Seconds wall) {
   const double days = wall.base() / day;
   if (days < 2) return to_text(wall);
   if (days < 2 * year) return days_text(wall) + " days";
-  return fmt::format("{} days ({} years)", whole_text(days), days < 100 * year ? fmt::format("{:.1f}", days / year) : whole_text(days / year));
+  return fmt::format("{} days ({} years)", whole_text(days),
+                     days < 100 * year ? fmt::format("{:.1f}", days / year) : whole_text(days / year));
 }
 
 std::string days_text(Seconds wall) {

@@ -30,7 +30,8 @@ void add_checkpoint(const Scenario& scenario, SimulationResult& result) {
   result.checkpoint = std::make_shared<const CheckpointReport>(report_checkpoint(scenario, *scenario.checkpoint));
   const Bytes needed = result.checkpoint->host_per_node, there = scenario.cluster.profile.node.host_memory;
   if (there > Bytes{} && needed > there)
-    result.warnings.push_back("a checkpoint does not fit: " + to_text(needed) + " of host memory a node needed, " + to_text(there) + " there");
+    result.warnings.push_back("a checkpoint does not fit: " + to_text(needed) + " of host memory a node needed, " + to_text(there) +
+                              " there");
 }
 
 }  // namespace shardsim

@@ -91,7 +91,7 @@ void JobCache::change_batch_shape(const Scenario& scenario, const Job& job) {
 }
 
 std::shared_ptr<const CostModel> JobCache::machine_of(const Scenario& scenario) {
-  const Node& block = *scenario.root.find("cluster");
+  const ConfigNode& block = *scenario.root.find("cluster");
   if (auto machine = machines_.find(block)) return machine;
   auto machine = std::make_shared<const CostModel>(scenario.cluster);
   machines_.add(block, machine);

@@ -18,13 +18,13 @@ Json by_group(const Traffic& traffic) {
   for (const TrafficRow& row : traffic.by_group) {
     if (row.control) continue;  // counted in control_bytes_per_rank
     Json json(Json::Object{{"group", row.group},
-                                   {"collective", name_of(row.collective)},
-                                   {"dtype", name_of(row.dtype)},
-                                   {"payload_bytes", number(row.payload)},
-                                   {"calls", row.calls},
-                                   {"sent_bytes_per_rank", number(row.sent_per_rank)},
-                                   {"algorithm", row.algorithm},
-                                   {"cost_model", row.cost_model}});
+                           {"collective", name_of(row.collective)},
+                           {"dtype", name_of(row.dtype)},
+                           {"payload_bytes", number(row.payload)},
+                           {"calls", row.calls},
+                           {"sent_bytes_per_rank", number(row.sent_per_rank)},
+                           {"algorithm", row.algorithm},
+                           {"cost_model", row.cost_model}});
     if (!row.bottleneck.empty()) json.add("bottleneck_link", row.bottleneck);
     if (row.multiprocessors > 0) json.add("multiprocessors", row.multiprocessors);
     rows.push_back(std::move(json));
@@ -107,24 +107,25 @@ Json checkpoint_json(const CheckpointReport& c) {
   loading.add("read_bytes", number(c.load_read));
   loading.add("read_bytes_per_rank_max", number(c.load_read_max));
   loading.add("time_s", c.load.base());
-  return Json::Object{{"format", name_of(c.format)},
-                      {"async", c.async},
-                      {"files", c.files},
-                      {"total_bytes", number(c.total)},
-                      {"held_bytes", number(c.held)},
-                      {"written_bytes_by_rank", Json::Object{{"min", number(c.written_min)}, {"mean", c.written_mean}, {"max", number(c.written_max)}}},
-                      {"gathered_bytes_per_rank", number(c.gathered_per_rank)},
-                      {"gpu_extra_bytes", number(c.gpu_extra)},
-                      {"host_bytes_per_node", number(c.host_per_node)},
-                      {"save_s", c.save.base()},
-                      {"stall_s", c.stall.base()},
-                      {"load", std::move(loading)}};
+  return Json::Object{
+      {"format", name_of(c.format)},
+      {"async", c.async},
+      {"files", c.files},
+      {"total_bytes", number(c.total)},
+      {"held_bytes", number(c.held)},
+      {"written_bytes_by_rank", Json::Object{{"min", number(c.written_min)}, {"mean", c.written_mean}, {"max", number(c.written_max)}}},
+      {"gathered_bytes_per_rank", number(c.gathered_per_rank)},
+      {"gpu_extra_bytes", number(c.gpu_extra)},
+      {"host_bytes_per_node", number(c.host_per_node)},
+      {"save_s", c.save.base()},
+      {"stall_s", c.stall.base()},
+      {"load", std::move(loading)}};
 }
 
 Json change_json(const MemoryChange& change) {
   Json::List set(change.assignments.begin(), change.assignments.end());
-  return Json::Object{{"change", change.text},         {"set", std::move(set)},   {"device_peak_bytes", number(change.device_peak)},
-                      {"fits", change.fits},           {"time_relative", change.time}, {"traffic_relative", change.traffic}};
+  return Json::Object{{"change", change.text}, {"set", std::move(set)},        {"device_peak_bytes", number(change.device_peak)},
+                      {"fits", change.fits},   {"time_relative", change.time}, {"traffic_relative", change.traffic}};
 }
 
 Json explanation_json(const MemoryExplanation& e, const Memory& memory) {

@@ -81,7 +81,7 @@ SweepRows::Figures SweepRows::simulate(std::uint64_t index) {
 
 std::string SweepRows::as_csv(std::uint64_t index, const Figures& figures) const {
   std::vector<std::string> fields{std::to_string(index)};
-  for (const Node* value : plan_.values(index)) fields.push_back(on_one_line(flow_text(*value)));
+  for (const ConfigNode* value : plan_.values(index)) fields.push_back(on_one_line(flow_text(*value)));
   fields.push_back(on_one_line(figures.error));
   if (plan_.says_which_rule) fields.emplace_back(figures.error.empty() ? "pools" : "");
   for (const std::string& column : plan_.columns) {

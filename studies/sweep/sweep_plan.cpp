@@ -15,20 +15,20 @@ namespace {
 constexpr std::uint64_t most_rows = std::uint64_t{1} << 32;
 
 /// Puts `value` at a dotted path, making maps on the way.
-void put(Node& root, std::string_view path, const Node& value) {
-  Node* node = &root;
+void put(ConfigNode& root, std::string_view path, const ConfigNode& value) {
+  ConfigNode* node = &root;
   while (!path.empty()) {
     const std::size_t dot = path.find('.');
     const std::string_view word = path.substr(0, dot);
     path = dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
-    if (node->kind != Node::Kind::map) {
-      *node = Node{};
-      node->kind = Node::Kind::map;
+    if (node->kind != ConfigNode::Kind::map) {
+      *node = ConfigNode{};
+      node->kind = ConfigNode::Kind::map;
       node->where = value.where;
     }
     const auto found = std::find_if(node->entries.begin(), node->entries.end(), [&](const Entry& entry) { return entry.key == word; });
     if (found == node->entries.end()) {
-      node->entries.push_back({std::string(word), value.where, Node{}});
+      node->entries.push_back({std::string(word), value.where, ConfigNode{}});
       node = &node->entries.back().value;
     } else {
       found->where = value.where;
@@ -44,25 +44,25 @@ void check_key(const std::string& key, const Where& where, Problems& problems) {
     problems.add(where, fmt::format("'{}' is no key of a scenario", key), {"keys are dotted, such as training.micro_batch_size"});
 }
 
-std::vector<SweepAxis> read_grid(const Node& grid, Problems& problems) {
+std::vector<SweepAxis> read_grid(const ConfigNode& grid, Problems& problems) {
   std::vector<SweepAxis> axes;
-  if (grid.kind != Node::Kind::map) problems.add(grid.where, "grid must be a map from keys to lists of values");
+  if (grid.kind != ConfigNode::Kind::map) problems.add(grid.where, "grid must be a map from keys to lists of values");
   for (const Entry& entry : grid.entries) {
     check_key(entry.key, entry.where, problems);
     SweepAxis axis{{entry.key}, {}};
-    if (entry.value.kind != Node::Kind::list || entry.value.items.empty())
+    if (entry.value.kind != ConfigNode::Kind::list || entry.value.items.empty())
       problems.add(entry.value.where, fmt::format("'{}' needs a list of values", entry.key));
-    for (const Node& value : entry.value.items) axis.rows.push_back({value});
+    for (const ConfigNode& value : entry.value.items) axis.rows.push_back({value});
     axes.push_back(std::move(axis));
   }
   return axes;
 }
 
-SweepAxis read_list(const Node& list, Problems& problems) {
+SweepAxis read_list(const ConfigNode& list, Problems& problems) {
   SweepAxis axis;
-  if (list.kind != Node::Kind::list || list.items.empty()) problems.add(list.where, "list must be a list of maps");
-  for (const Node& row : list.items) {
-    if (row.kind != Node::Kind::map || row.entries.empty()) {
+  if (list.kind != ConfigNode::Kind::list || list.items.empty()) problems.add(list.where, "list must be a list of maps");
+  for (const ConfigNode& row : list.items) {
+    if (row.kind != ConfigNode::Kind::map || row.entries.empty()) {
       problems.add(row.where, "a row of the list must be a map from keys to values");
       continue;
     }
@@ -71,9 +71,9 @@ SweepAxis read_list(const Node& list, Problems& problems) {
         check_key(entry.key, entry.where, problems);
         axis.keys.push_back(entry.key);
       }
-    std::vector<Node> values;
+    std::vector<ConfigNode> values;
     for (const std::string& key : axis.keys) {
-      const Node* value = row.find(key);
+      const ConfigNode* value = row.find(key);
       if (value == nullptr)
         problems.add(row.where, fmt::format("this row lacks the key '{}' of the first row", key));
       else
@@ -85,10 +85,11 @@ SweepAxis read_list(const Node& list, Problems& problems) {
   return axis;
 }
 
-std::vector<std::string> read_columns(const Node& list, const std::vector<std::string>& known, Problems& problems) {
+std::vector<std::string> read_columns(const ConfigNode& list, const std::vector<std::string>& known, Problems& problems) {
   std::vector<std::string> columns;
-  if (list.kind != Node::Kind::list || list.items.empty()) problems.add(list.where, "columns must be a list of figures of `simulate`");
-  for (const Node& item : list.items) {
+  if (list.kind != ConfigNode::Kind::list || list.items.empty())
+    problems.add(list.where, "columns must be a list of figures of `simulate`");
+  for (const ConfigNode& item : list.items) {
     if (std::find(known.begin(), known.end(), item.text) == known.end())
       problems.add(item.where, fmt::format("'{}' is no figure of `simulate`", item.text), notes_for_unknown(item.text, known));
     columns.push_back(item.text);
@@ -97,9 +98,9 @@ std::vector<std::string> read_columns(const Node& list, const std::vector<std::s
 }
 
 /// Where `key` stands in the sweep's file, in its grid or in the first row of its list.
-Where place_of(const Node& root, const std::string& key) {
-  const Node* list = root.find("list");
-  for (const Node* map : {root.find("grid"), list == nullptr || list->items.empty() ? nullptr : list->items.data()})
+Where place_of(const ConfigNode& root, const std::string& key) {
+  const ConfigNode* list = root.find("list");
+  for (const ConfigNode* map : {root.find("grid"), list == nullptr || list->items.empty() ? nullptr : list->items.data()})
     if (map != nullptr)
       for (const Entry& entry : map->entries)
         if (entry.key == key) return entry.where;
@@ -107,7 +108,7 @@ Where place_of(const Node& root, const std::string& key) {
 }
 
 /// A row is its own scenario, so two axes that set one key (or a key above the other) would undo each other.
-void check_overlaps(const SweepPlan& plan, const Node& root, Problems& problems) {
+void check_overlaps(const SweepPlan& plan, const ConfigNode& root, Problems& problems) {
   std::vector<std::string> keys = plan.keys();
   std::sort(keys.begin(), keys.end());
   for (std::size_t i = 0; i + 1 < keys.size(); ++i)
@@ -153,7 +154,7 @@ std::uint64_t hash(std::uint64_t seed, std::string_view text) {
   return (seed ^ 0xff) * 0x100000001b3ULL;
 }
 
-std::uint64_t hash(std::uint64_t seed, const Node& node) { return hash(seed, flow_text(node)); }
+std::uint64_t hash(std::uint64_t seed, const ConfigNode& node) { return hash(seed, flow_text(node)); }
 
 }  // namespace
 
@@ -163,15 +164,15 @@ std::vector<std::string> SweepPlan::keys() const {
   return all;
 }
 
-std::vector<const Node*> SweepPlan::values(std::uint64_t index) const {
+std::vector<const ConfigNode*> SweepPlan::values(std::uint64_t index) const {
   std::vector<std::size_t> rows(axes.size());
   for (std::size_t a = axes.size(); a-- > 0;) {
     rows[a] = static_cast<std::size_t>(index % axes[a].rows.size());
     index /= axes[a].rows.size();
   }
-  std::vector<const Node*> all;
+  std::vector<const ConfigNode*> all;
   for (std::size_t a = 0; a < axes.size(); ++a)
-    for (const Node& value : axes[a].rows[rows[a]]) all.push_back(&value);
+    for (const ConfigNode& value : axes[a].rows[rows[a]]) all.push_back(&value);
   return all;
 }
 
@@ -191,8 +192,8 @@ std::uint64_t SweepPlan::row_at(std::uint64_t position) const {
   return row;
 }
 
-Node SweepPlan::scenario(std::uint64_t index) const {
-  Node root = base;
+ConfigNode SweepPlan::scenario(std::uint64_t index) const {
+  ConfigNode root = base;
   const auto names = keys();
   const auto row = values(index);
   for (std::size_t i = 0; i < names.size(); ++i) put(root, names[i], *row[i]);
@@ -206,12 +207,12 @@ Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::str
   SweepPlan plan;
   plan.file = path;
   MapReader reader(*root, problems, "the sweep");
-  const Node* base = reader.require("base");
-  const Node* set = reader.find("set");
-  if (const Node* grid = reader.find("grid")) plan.axes = read_grid(*grid, problems);
-  if (const Node* list = reader.find("list")) plan.axes.insert(plan.axes.begin(), read_list(*list, problems));
+  const ConfigNode* base = reader.require("base");
+  const ConfigNode* set = reader.find("set");
+  if (const ConfigNode* grid = reader.find("grid")) plan.axes = read_grid(*grid, problems);
+  if (const ConfigNode* list = reader.find("list")) plan.axes.insert(plan.axes.begin(), read_list(*list, problems));
   plan.columns = columns;
-  if (const Node* wanted = reader.find("columns")) plan.columns = read_columns(*wanted, columns, problems);
+  if (const ConfigNode* wanted = reader.find("columns")) plan.columns = read_columns(*wanted, columns, problems);
   plan.says_which_rule = !reader.boolean("allocator", true);
   plan.allocator = !plan.says_which_rule && std::any_of(plan.columns.begin(), plan.columns.end(), is_reserved);
   reader.finish();
@@ -241,13 +242,13 @@ Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::str
   return plan;
 }
 
-std::string flow_text(const Node& node) {
-  if (node.kind == Node::Kind::null) return "null";
-  if (node.kind == Node::Kind::scalar) return node.text;
+std::string flow_text(const ConfigNode& node) {
+  if (node.kind == ConfigNode::Kind::null) return "null";
+  if (node.kind == ConfigNode::Kind::scalar) return node.text;
   std::string out;
-  for (const Node& item : node.items) out += (out.empty() ? "" : ", ") + flow_text(item);
+  for (const ConfigNode& item : node.items) out += (out.empty() ? "" : ", ") + flow_text(item);
   for (const Entry& entry : node.entries) out += (out.empty() ? "" : ", ") + entry.key + ": " + flow_text(entry.value);
-  return node.kind == Node::Kind::list ? "[" + out + "]" : "{" + out + "}";
+  return node.kind == ConfigNode::Kind::list ? "[" + out + "]" : "{" + out + "}";
 }
 
 std::uint64_t fingerprint(const SweepPlan& plan) {
@@ -259,7 +260,7 @@ std::uint64_t fingerprint(const SweepPlan& plan) {
   for (const SweepAxis& axis : plan.axes) {
     for (const std::string& key : axis.keys) seed = hash(seed, key);
     for (const auto& row : axis.rows)
-      for (const Node& value : row) seed = hash(seed, value);
+      for (const ConfigNode& value : row) seed = hash(seed, value);
     seed = hash(seed, "/");
   }
   return seed;

@@ -25,13 +25,13 @@ namespace shardsim {
 /// Keys that change together, and their values: one row a step.
 struct SweepAxis {
   std::vector<std::string> keys;
-  std::vector<std::vector<Node>> rows;  ///< one value for each key
+  std::vector<std::vector<ConfigNode>> rows;  ///< one value for each key
 };
 
 struct SweepPlan {
   std::string file;
   std::string base_file, base_folder;
-  Node base;                         ///< the base scenario's tree with `set` applied
+  ConfigNode base;                   ///< the base scenario's tree with `set` applied
   std::vector<SweepAxis> axes;       ///< the last varies fastest
   std::vector<std::string> columns;  ///< dotted paths into the JSON of `simulate`
   bool allocator = true;             ///< reserved memory by the allocator's model
@@ -40,9 +40,9 @@ struct SweepPlan {
 
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Values of row `index`, in the order of keys().
-  [[nodiscard]] std::vector<const Node*> values(std::uint64_t index) const;
+  [[nodiscard]] std::vector<const ConfigNode*> values(std::uint64_t index) const;
   /// The scenario's tree of row `index`.
-  [[nodiscard]] Node scenario(std::uint64_t index) const;
+  [[nodiscard]] ConfigNode scenario(std::uint64_t index) const;
   /// The row to simulate at `position`: one order of all rows, in which neighbours have as much in common as the axes allow.
   [[nodiscard]] std::uint64_t row_at(std::uint64_t position) const;
 };
@@ -51,7 +51,7 @@ struct SweepPlan {
 [[nodiscard]] Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::string>& columns);
 
 /// A value as one word of a table: scalars as written, maps and lists in YAML's flow style.
-[[nodiscard]] std::string flow_text(const Node& node);
+[[nodiscard]] std::string flow_text(const ConfigNode& node);
 
 /// A number that changes with the plan, its base and the version of the program: rows of one may not be mixed with rows of another.
 [[nodiscard]] std::uint64_t fingerprint(const SweepPlan& plan);

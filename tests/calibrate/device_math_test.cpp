@@ -45,7 +45,8 @@ class DeviceMathTest : public testing::Test {
 };
 
 TEST_F(DeviceMathTest, RoundsToBf16AsTheHostDoes) {
-  std::vector<float> values{0.0F, -0.0F, 1.0F, 1.00390625F, 1.01171875F, 3.4e38F, -1e-40F, std::numeric_limits<float>::infinity(), std::nanf("")};
+  std::vector<float> values{0.0F,         -0.0F, 1.0F, 1.00390625F, 1.01171875F, 3.4e38F, -1e-40F, std::numeric_limits<float>::infinity(),
+                            std::nanf("")};
   for (int i = 0; i < 1000; ++i) values.push_back(std::ldexp(distribution_(generator_), i % 60 - 30));
   const Numbers numbers = math().numbers(values);
   std::vector<std::byte> device(2 * values.size()), host(2 * values.size());

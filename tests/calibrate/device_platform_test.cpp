@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything of `execute --backend cuda` but the GPUs: schedules on devices that are loops on the host, over a library that is shared memory.
+// Everything of `execute --backend cuda` but the GPUs: schedules on devices that are loops on the host, over a library that is shared
+// memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,14 +46,15 @@ std::vector<DeviceCase> device_cases() {
     for (Semantics semantics : {Semantics::framework, Semantics::textbook})
       for (std::int64_t ranks : {2, 3})
         for (const char* transport : {"network", "host"}) all.push_back({strategy, semantics, ranks, ranks == 2, transport});
-  for (const char* strategy : {"zero_redundancy", "mics", "megatron", "olmo_ddp"}) all.push_back({strategy, Semantics::framework, 2, true, "network"});
+  for (const char* strategy : {"zero_redundancy", "mics", "megatron", "olmo_ddp"})
+    all.push_back({strategy, Semantics::framework, 2, true, "network"});
   return all;
 }
 
 std::string device_case_name(const testing::TestParamInfo<DeviceCase>& info) {
   const DeviceCase& c = info.param;
-  return c.strategy + (c.semantics == Semantics::textbook ? "Textbook" : "Framework") + "N" + std::to_string(c.ranks) + (c.mixed ? "Mixed" : "Fp32") +
-         (c.transport == "host" ? "ThroughTheHost" : "OverTheLibrary");
+  return c.strategy + (c.semantics == Semantics::textbook ? "Textbook" : "Framework") + "N" + std::to_string(c.ranks) +
+         (c.mixed ? "Mixed" : "Fp32") + (c.transport == "host" ? "ThroughTheHost" : "OverTheLibrary");
 }
 
 test::OwnedJob job_of(const DeviceCase& c) {
@@ -159,7 +161,8 @@ struct Call {
 
 std::vector<std::byte> payload_of(int rank, const Call& call) {
   std::vector<float> values(call.elements);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((static_cast<std::size_t>(rank) * 5 + i * 3) % 16);  // exact in bf16, sums too
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>((static_cast<std::size_t>(rank) * 5 + i * 3) % 16);  // exact in bf16, sums too
   std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(call.dtype)));
   encode(values, call.dtype, bytes);
   return bytes;
@@ -169,7 +172,8 @@ std::vector<std::byte> payload_of(int rank, const Call& call) {
 std::string run_call(Collectives& collectives, int rank, int ranks, const Call& call) {
   std::vector<std::byte> full = payload_of(rank, call);
   const auto segments = ring_segments(static_cast<std::int64_t>(call.elements), ranks);
-  std::vector<std::byte> shard(call.own_shard ? static_cast<std::size_t>(segments[static_cast<std::size_t>(rank)] * size_of(call.dtype)) : 0, std::byte{1});
+  std::vector<std::byte> shard(
+      call.own_shard ? static_cast<std::size_t>(segments[static_cast<std::size_t>(rank)] * size_of(call.dtype)) : 0, std::byte{1});
   CollectiveCall made{.kind = call.kind, .dtype = call.dtype, .reduction = call.reduction, .root = ranks - 1};
   made.full = full;
   made.shard = shard;
@@ -203,14 +207,19 @@ TEST(LibraryCollectives, ComeToWhatTheRingComesTo) {
     RingCollectives ring(mesh);
     test::LoopDevice device;
     std::int64_t sent = 0;
-    const auto join = [&](Device&, const std::string& id, int r, int n) { return std::make_unique<test::SharedGroup>(arena.at(id), r, n, sent); };
+    const auto join = [&](Device&, const std::string& id, int r, int n) {
+      return std::make_unique<test::SharedGroup>(arena.at(id), r, n, sent);
+    };
     LibraryCollectives library(device, {setup, [&] { return arena.make_id(); }, join}, {[&] { return Bytes{sent}; }, "shared memory"});
     std::string wrong;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Bytes before = library.sent();
-      if (run_call(library, rank, ranks, calls[i]) != run_call(ring, rank, ranks, calls[i])) wrong += "call " + std::to_string(i) + " differs; ";
-      const Bytes expected = nccl_sent(calls[i].kind, Elements{static_cast<std::int64_t>(calls[i].elements)}, calls[i].dtype, ranks, rank, ranks - 1);
-      if (library.sent() - before != expected) wrong += "call " + std::to_string(i) + " sent " + std::to_string((library.sent() - before).value()) + "; ";
+      if (run_call(library, rank, ranks, calls[i]) != run_call(ring, rank, ranks, calls[i]))
+        wrong += "call " + std::to_string(i) + " differs; ";
+      const Bytes expected =
+          nccl_sent(calls[i].kind, Elements{static_cast<std::int64_t>(calls[i].elements)}, calls[i].dtype, ranks, rank, ranks - 1);
+      if (library.sent() - before != expected)
+        wrong += "call " + std::to_string(i) + " sent " + std::to_string((library.sent() - before).value()) + "; ";
     }
     return wrong;
   });

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/execute/backends/collectives.hpp"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -8,6 +6,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "calibrate/execute/backends/collectives.hpp"
 #include "calibrate/execute/training/element.hpp"
 #include "calibrate/ranks/ranks.hpp"
 #include "sim/base/problem.hpp"
@@ -17,10 +16,10 @@ namespace {
 
 TEST(Element, Bf16RoundsToNearestEven) {
   EXPECT_EQ(to_bf16(1.0F), 0x3f80);
-  EXPECT_EQ(to_bf16(1.0F + 0x1p-8F), 0x3f80);              // a tie goes to the even neighbour, below
-  EXPECT_EQ(to_bf16(1.0F + 0x1.8p-7F), 0x3f82);            // and here to the even one above
-  EXPECT_EQ(to_bf16(1.0F + 0x1.8p-8F), 0x3f81);            // over the tie
-  EXPECT_EQ(to_bf16(3.4e38F), 0x7f80);                     // overflow rounds to infinity
+  EXPECT_EQ(to_bf16(1.0F + 0x1p-8F), 0x3f80);    // a tie goes to the even neighbour, below
+  EXPECT_EQ(to_bf16(1.0F + 0x1.8p-7F), 0x3f82);  // and here to the even one above
+  EXPECT_EQ(to_bf16(1.0F + 0x1.8p-8F), 0x3f81);  // over the tie
+  EXPECT_EQ(to_bf16(3.4e38F), 0x7f80);           // overflow rounds to infinity
   EXPECT_TRUE(std::isnan(from_bf16(to_bf16(std::nanf("")))));
 }
 
@@ -92,14 +91,19 @@ std::vector<float> summed(int n, std::int64_t count) {
   return sum;
 }
 
-struct RingCase { int n; std::int64_t count; DType dtype; };
+struct RingCase {
+  int n;
+  std::int64_t count;
+  DType dtype;
+};
 
 class RingTest : public testing::TestWithParam<RingCase> {
  protected:
   void expect_bytes(const std::vector<Outcome>& outcomes, Collective kind, std::int64_t root = 0) const {
     const auto [n, count, dtype] = GetParam();
     for (int rank = 0; rank < n; ++rank)
-      EXPECT_EQ(outcomes[static_cast<std::size_t>(rank)].sent, ring_sent_elements(kind, ring_segments(count, n), rank, root) * size_of(dtype))
+      EXPECT_EQ(outcomes[static_cast<std::size_t>(rank)].sent,
+                ring_sent_elements(kind, ring_segments(count, n), rank, root) * size_of(dtype))
           << name_of(kind) << " rank " << rank;
   }
 };
@@ -149,8 +153,8 @@ TEST_P(RingTest, BroadcastAndReduceAlongAChain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RingTest,
-                         testing::Values(RingCase{1, 5, DType::fp32}, RingCase{2, 7, DType::bf16}, RingCase{3, 50'003, DType::bf16}, RingCase{4, 2, DType::fp32},
-                                         RingCase{4, 200'001, DType::fp32}),
+                         testing::Values(RingCase{1, 5, DType::fp32}, RingCase{2, 7, DType::bf16}, RingCase{3, 50'003, DType::bf16},
+                                         RingCase{4, 2, DType::fp32}, RingCase{4, 200'001, DType::fp32}),
                          [](const auto& p) { return "N" + std::to_string(p.param.n) + "Count" + std::to_string(p.param.count); });
 
 TEST(Ring, AllToAllTransposesParts) {
@@ -176,7 +180,8 @@ TEST(Ring, AFlippedByteArrivesFlipped) {
   const auto texts = run_ranks(2, [](int rank, Line& line) {
     Mesh mesh(rank, 2, [&](const auto& ports) { return line.meet(ports); }, {.fault = WireFault{0, 3}});
     auto buffer = bytes_of({1.0F, 2.0F}, DType::fp32);
-    RingCollectives(mesh).run(members_of(Group{"world", 2, 1}, rank), {.kind = Collective::broadcast, .dtype = DType::fp32, .full = buffer});
+    RingCollectives(mesh).run(members_of(Group{"world", 2, 1}, rank),
+                              {.kind = Collective::broadcast, .dtype = DType::fp32, .full = buffer});
     std::vector<float> values(2);
     decode(buffer, DType::fp32, values);
     return std::to_string(values[0]) + " " + std::to_string(values[1]);
@@ -200,9 +205,7 @@ TEST(Ranks, AKilledRankEndsTheOthersSoon) {
       }
       return std::string();
     });
-  } catch (const EnvironmentError& e) {
-    what = e.what();
-  }
+  } catch (const EnvironmentError& e) { what = e.what(); }
   EXPECT_EQ(what, "rank 1 was killed by signal 9; the others were ended");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
@@ -210,26 +213,28 @@ TEST(Ranks, AKilledRankEndsTheOthersSoon) {
 TEST(Ranks, ARankThatNeverConnectsIsNamed) {
   std::string what;
   try {
-    (void)run_ranks(2, [](int rank, Line& line) {
-      const Rendezvous meet = [&](const auto& ports) { return line.meet(ports); };
-      if (rank == 1) {
-        (void)meet({0, 0});
-        ::pause();
-      }
-      Mesh mesh(rank, 2, meet, {.connect_timeout = std::chrono::milliseconds(200)});
-      return std::string();
-    }, {.grace = std::chrono::milliseconds(200)});
-  } catch (const EnvironmentError& e) {
-    what = e.what();
-  }
+    (void)run_ranks(2,
+                    [](int rank, Line& line) {
+                      const Rendezvous meet = [&](const auto& ports) { return line.meet(ports); };
+                      if (rank == 1) {
+                        (void)meet({0, 0});
+                        ::pause();
+                      }
+                      Mesh mesh(rank, 2, meet, {.connect_timeout = std::chrono::milliseconds(200)});
+                      return std::string();
+                    },
+                    {.grace = std::chrono::milliseconds(200)});
+  } catch (const EnvironmentError& e) { what = e.what(); }
   EXPECT_EQ(what, "rank 0: rank 1 did not connect in time");
 }
 
 TEST(Ranks, ABugOfARankIsABugOfOurs) {
-  EXPECT_THROW((void)run_ranks(2, [](int rank, Line&) -> std::string {
-    if (rank == 1) throw std::logic_error("schedule");
-    return "fine";
-  }), std::logic_error);
+  EXPECT_THROW((void)run_ranks(2,
+                               [](int rank, Line&) -> std::string {
+                                 if (rank == 1) throw std::logic_error("schedule");
+                                 return "fine";
+                               }),
+               std::logic_error);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategies on real memory and a real network: bytes and peaks exact, losses and gradients those of one rank.
-#include "calibrate/execute/execution.hpp"
-
 #include <gtest/gtest.h>
 
+#include "calibrate/execute/execution.hpp"
 #include "execute_job.hpp"
 
 namespace shardsim::execute {
@@ -22,14 +21,15 @@ std::vector<ExecutionCase> execution_cases() {
   for (const char* strategy : {"naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"})
     for (Semantics semantics : {Semantics::framework, Semantics::textbook})
       for (std::int64_t ranks : {1, 2, 3, 4})
-        for (std::int32_t micro_batches : {1, 3}) all.push_back({strategy, semantics, ranks, micro_batches, (ranks + micro_batches) % 2 == 0});
+        for (std::int32_t micro_batches : {1, 3})
+          all.push_back({strategy, semantics, ranks, micro_batches, (ranks + micro_batches) % 2 == 0});
   return all;
 }
 
 std::string execution_case_name(const testing::TestParamInfo<ExecutionCase>& info) {
   const ExecutionCase& c = info.param;
-  return c.strategy + (c.semantics == Semantics::textbook ? "Textbook" : "Framework") + "N" + std::to_string(c.ranks) + "G" + std::to_string(c.micro_batches) +
-         (c.mixed ? "Mixed" : "Fp32");
+  return c.strategy + (c.semantics == Semantics::textbook ? "Textbook" : "Framework") + "N" + std::to_string(c.ranks) + "G" +
+         std::to_string(c.micro_batches) + (c.mixed ? "Mixed" : "Fp32");
 }
 
 test::OwnedJob job_of(const ExecutionCase& c) {
@@ -61,7 +61,8 @@ std::vector<ExecutionCase> further_cases() {
   std::vector<ExecutionCase> all;
   for (const char* strategy : {"zero_redundancy", "mics", "megatron", "olmo_ddp"})
     for (std::int64_t ranks : {1, 2, 3, 4})
-      for (std::int32_t micro_batches : {1, 3}) all.push_back({strategy, Semantics::framework, ranks, micro_batches, (ranks + micro_batches) % 2 == 0});
+      for (std::int32_t micro_batches : {1, 3})
+        all.push_back({strategy, Semantics::framework, ranks, micro_batches, (ranks + micro_batches) % 2 == 0});
   return all;
 }
 
@@ -82,7 +83,8 @@ TEST(Execution, HybridShardingReducesWithinAndAcrossReplicas) {
 class TwentyStepsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(TwentyStepsTest, LossesStayThoseOfOneRank) {
-  test::OwnedJob job = job_of({GetParam() == std::string("hsdp") ? "fsdp2" : GetParam(), Semantics::framework, GetParam() == std::string("hsdp") ? 4 : 3, 1, true});
+  test::OwnedJob job = job_of(
+      {GetParam() == std::string("hsdp") ? "fsdp2" : GetParam(), Semantics::framework, GetParam() == std::string("hsdp") ? 4 : 3, 1, true});
   if (GetParam() == std::string("hsdp")) job.strategy.options.set("replicate", std::int64_t{2});
   const ExecutionResult result = execute_local(job, {.steps = 20});
   EXPECT_EQ(result.losses.size(), 20u);
@@ -91,7 +93,8 @@ TEST_P(TwentyStepsTest, LossesStayThoseOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, TwentyStepsTest,
-                         testing::Values("naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "hsdp", "zero_redundancy", "mics", "megatron", "olmo_ddp"),
+                         testing::Values("naive_dp", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "hsdp", "zero_redundancy", "mics",
+                                         "megatron", "olmo_ddp"),
                          [](const auto& p) { return std::string(p.param); });
 
 TEST(Execution, TheSameRunTwiceGivesTheSameBits) {
@@ -140,7 +143,10 @@ std::int64_t highest(const ExecutionResult& result, Category category) {
 TEST(Execution, FullGradientsAreNeverAllAlive) {
   const ExecutionResult whole = run_deep("ddp", Semantics::textbook);
   const std::int64_t full = highest(whole, Category::gradients) + highest(whole, Category::unsharded_gradients);
-  for (const auto& [strategy, semantics] : {std::pair{"zero2", Semantics::textbook}, {"zero3", Semantics::textbook}, {"fsdp1", Semantics::framework}, {"fsdp2", Semantics::framework}}) {
+  for (const auto& [strategy, semantics] : {std::pair{"zero2", Semantics::textbook},
+                                            {"zero3", Semantics::textbook},
+                                            {"fsdp1", Semantics::framework},
+                                            {"fsdp2", Semantics::framework}}) {
     const ExecutionResult sharded = run_deep(strategy, semantics);
     EXPECT_TRUE(sharded.agree()) << strategy;
     EXPECT_GT(highest(sharded, Category::unsharded_gradients), 0) << strategy;
@@ -151,7 +157,8 @@ TEST(Execution, FullGradientsAreNeverAllAlive) {
 // Two layers (the one computed with and the one prefetched) and the root unit at most, of eight layers.
 TEST(Execution, FullParametersAreNeverAllAlive) {
   const std::int64_t full = highest(run_deep("ddp", Semantics::textbook), Category::parameters);
-  for (const auto& [strategy, semantics] : {std::pair{"zero3", Semantics::textbook}, {"fsdp1", Semantics::framework}, {"fsdp2", Semantics::framework}}) {
+  for (const auto& [strategy, semantics] :
+       {std::pair{"zero3", Semantics::textbook}, {"fsdp1", Semantics::framework}, {"fsdp2", Semantics::framework}}) {
     const ExecutionResult sharded = run_deep(strategy, semantics);
     EXPECT_TRUE(sharded.agree()) << strategy;
     EXPECT_GT(highest(sharded, Category::unsharded_parameters), 0) << strategy;
@@ -176,9 +183,7 @@ TEST(Execution, AKilledRankIsNamed) {
   try {
     (void)execute_local(job_of({"fsdp2", Semantics::framework, 3, 1, true}), options);
     FAIL() << "a rank was killed";
-  } catch (const EnvironmentError& error) {
-    EXPECT_STREQ(error.what(), "rank 2 was killed by signal 9; the others were ended");
-  }
+  } catch (const EnvironmentError& error) { EXPECT_STREQ(error.what(), "rank 2 was killed by signal 9; the others were ended"); }
 }
 
 TEST(Execution, RefusesWhatItCannotRun) {

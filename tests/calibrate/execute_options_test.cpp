@@ -35,20 +35,27 @@ TEST_P(ExecutedOptions, AgreeWithOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Strategies, ExecutedOptions,
-    testing::Values(Given{"ddp", {{"gradient_as_bucket_view", true}}}, Given{"ddp", {{"gradient_as_bucket_view", true}, {"no_sync", false}}}, Given{"ddp", {{"no_sync", false}}},
-                    Given{"ddp", {{"find_unused_parameters", true}}}, Given{"zero_redundancy", {{"overlap_with_ddp", true}, {"bucket_cap_mb", 0.01}}}, Given{"fsdp1", {{"backward_prefetch", post}}}, Given{"fsdp1", {{"no_sync", true}}},
-                    Given{"fsdp1", {{"sharding_strategy", hybrid}, {"replicate", two}}}, Given{"fsdp2", {{"reshard_root_after_forward", true}}}, Given{"fsdp2", {{"wrap", titan}}},
-                    Given{"fsdp2", {{"reshard_after_forward", keep}, {"reshard_after_backward", false}}}, Given{"fsdp2", {{"reshard_after_forward", two_ranks}}},
-                    Given{"fsdp2", {{"replicate", two}, {"requires_all_reduce", false}}}, Given{"fsdp2", {{"replicate", two}, {"requires_gradient_sync", false}}},
-                    Given{"mics", {{"mics_shard_size", two}}}, Given{"zero3", {{"zero_hpz_partition_size", two}}}, Given{"zero2", {{"use_multi_rank_bucket_allreduce", false}}},
-                    Given{"zero1", {{"grad_accum_dtype", fp32}}}, Given{"megatron", {{"num_distributed_optimizer_instances", two}}}),
-    [](const testing::TestParamInfo<Given>& given) {
-      std::string name = given.param.strategy;
-      for (const auto& [option, value] : given.param.options) name += "_" + option;
-      return name + "_" + std::to_string(given.index);
-    });
+INSTANTIATE_TEST_SUITE_P(Strategies, ExecutedOptions,
+                         testing::Values(Given{"ddp", {{"gradient_as_bucket_view", true}}},
+                                         Given{"ddp", {{"gradient_as_bucket_view", true}, {"no_sync", false}}},
+                                         Given{"ddp", {{"no_sync", false}}}, Given{"ddp", {{"find_unused_parameters", true}}},
+                                         Given{"zero_redundancy", {{"overlap_with_ddp", true}, {"bucket_cap_mb", 0.01}}},
+                                         Given{"fsdp1", {{"backward_prefetch", post}}}, Given{"fsdp1", {{"no_sync", true}}},
+                                         Given{"fsdp1", {{"sharding_strategy", hybrid}, {"replicate", two}}},
+                                         Given{"fsdp2", {{"reshard_root_after_forward", true}}}, Given{"fsdp2", {{"wrap", titan}}},
+                                         Given{"fsdp2", {{"reshard_after_forward", keep}, {"reshard_after_backward", false}}},
+                                         Given{"fsdp2", {{"reshard_after_forward", two_ranks}}},
+                                         Given{"fsdp2", {{"replicate", two}, {"requires_all_reduce", false}}},
+                                         Given{"fsdp2", {{"replicate", two}, {"requires_gradient_sync", false}}},
+                                         Given{"mics", {{"mics_shard_size", two}}}, Given{"zero3", {{"zero_hpz_partition_size", two}}},
+                                         Given{"zero2", {{"use_multi_rank_bucket_allreduce", false}}},
+                                         Given{"zero1", {{"grad_accum_dtype", fp32}}},
+                                         Given{"megatron", {{"num_distributed_optimizer_instances", two}}}),
+                         [](const testing::TestParamInfo<Given>& given) {
+                           std::string name = given.param.strategy;
+                           for (const auto& [option, value] : given.param.options) name += "_" + option;
+                           return name + "_" + std::to_string(given.index);
+                         });
 
 }  // namespace
 }  // namespace shardsim::execute

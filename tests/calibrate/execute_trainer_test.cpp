@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/execute/training/trainer.hpp"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,6 +8,7 @@
 #include "calibrate/execute/training/host_math.hpp"
 #include "calibrate/execute/training/optimizer.hpp"
 #include "calibrate/execute/training/reference.hpp"
+#include "calibrate/execute/training/trainer.hpp"
 #include "execute_job.hpp"
 
 namespace shardsim::execute {
@@ -59,7 +58,8 @@ class TrainerTest : public testing::TestWithParam<AttentionKind> {
     workspace_.forget();
     trainer_.begin(micro_batch_tokens(*job_.model, job_.training, {1, 1, job_.training.micro_batch_size}, 0, 0, 0));
     for (std::size_t l = 0; l < job_.model->layers->size(); ++l)
-      for (std::size_t m = 0; m < modules(l); ++m) trainer_.forward(workspace_, static_cast<std::int32_t>(l), static_cast<std::int32_t>(m), Pass::forward);
+      for (std::size_t m = 0; m < modules(l); ++m)
+        trainer_.forward(workspace_, static_cast<std::int32_t>(l), static_cast<std::int32_t>(m), Pass::forward);
     return trainer_.loss();
   }
   void backward() {
@@ -88,7 +88,8 @@ TEST_P(TrainerTest, GradientsAreSlopesOfTheLoss) {
     const double step = 1e-2;
     const auto start = workspace_.weights[p];
     const auto moved = [&](double by) {
-      for (std::size_t i = 0; i < start.size(); ++i) workspace_.weights[p][i] = start[i] + static_cast<float>(by * static_cast<double>(gradients[p][i]) / norm);
+      for (std::size_t i = 0; i < start.size(); ++i)
+        workspace_.weights[p][i] = start[i] + static_cast<float>(by * static_cast<double>(gradients[p][i]) / norm);
       return loss();
     };
     const double slope = (moved(step) - moved(-step)) / (2 * step);

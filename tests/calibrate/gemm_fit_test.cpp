@@ -65,11 +65,14 @@ struct Machine {
 GemmPoints published(const Machine& machine) {
   GemmPoints points;
   for (const auto& row : csv(data() / "gpu_measurements" / (std::string("gemm_bf16_") + machine.name + ".csv")))
-    if (const std::int64_t m = std::stoll(row[0]); m >= 1024) points.push_back({m, std::stoll(row[1]), std::stoll(row[2]), microseconds(std::stod(row[3]))});
+    if (const std::int64_t m = std::stoll(row[0]); m >= 1024)
+      points.push_back({m, std::stoll(row[1]), std::stoll(row[2]), microseconds(std::stod(row[3]))});
   return points;
 }
 
-struct Quality { double median, p90; };
+struct Quality {
+  double median, p90;
+};
 
 /// Errors of products that took no part in the calibration; mean over five seeds.
 Quality held_out_errors(const Machine& machine, std::size_t calibration, bool table) {
@@ -104,12 +107,13 @@ TEST_P(PublishedProducts, HeldOutShapesArePredicted) {
   const Quality many = held_out_errors(GetParam(), 0, true);
   EXPECT_LE(many.median, 0.05);
   EXPECT_LE(many.p90, 0.19);
-  std::printf("%s: 60 shapes %.1f/%.1f %%, two thirds with residuals %.1f/%.1f %%\n", GetParam().name, 100 * few.median, 100 * few.p90, 100 * many.median,
-              100 * many.p90);
+  std::printf("%s: 60 shapes %.1f/%.1f %%, two thirds with residuals %.1f/%.1f %%\n", GetParam().name, 100 * few.median, 100 * few.p90,
+              100 * many.median, 100 * many.p90);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, PublishedProducts,
-                         ::testing::Values(Machine{"a100_sxm", 312, 2039, 108}, Machine{"h100_sxm", 989, 3350, 132}, Machine{"h200_sxm", 989, 4800, 132}),
+                         ::testing::Values(Machine{"a100_sxm", 312, 2039, 108}, Machine{"h100_sxm", 989, 3350, 132},
+                                           Machine{"h200_sxm", 989, 4800, 132}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -20,9 +20,7 @@ using testing::HasSubstr;
 std::string refusal(const std::vector<GpuFacts>& gpus, int ranks, const char* transport) {
   try {
     (void)plan_gpus(gpus, ranks, transport);
-  } catch (const EnvironmentError& error) {
-    return error.what();
-  }
+  } catch (const EnvironmentError& error) { return error.what(); }
   return {};
 }
 
@@ -40,8 +38,10 @@ TEST(GpuPlan, RanksTakeTurnsOnTheGpus) {
 TEST(GpuPlan, NvlinkNeedsAGpuWithCountersForEachRank) {
   const GpuFacts linked{"a", "a GPU", 1}, alone{"b", "a GPU", 0};
   EXPECT_EQ(plan_gpus({linked, linked}, 2, "nvlink").route, Route::nvlink);
-  EXPECT_EQ(refusal({linked}, 2, "nvlink"), "execute --backend cuda: NVLink needs a GPU for each of 2 ranks, there are 1; use --transport network");
-  EXPECT_EQ(refusal({linked, alone}, 2, "nvlink"), "execute --backend cuda: GPU 1 has no NVLink whose bytes can be counted; use --transport network");
+  EXPECT_EQ(refusal({linked}, 2, "nvlink"),
+            "execute --backend cuda: NVLink needs a GPU for each of 2 ranks, there are 1; use --transport network");
+  EXPECT_EQ(refusal({linked, alone}, 2, "nvlink"),
+            "execute --backend cuda: GPU 1 has no NVLink whose bytes can be counted; use --transport network");
   EXPECT_EQ(refusal({}, 2, "auto"), "execute --backend cuda: no CUDA GPU found on this machine");
 }
 
@@ -63,7 +63,8 @@ TEST(GpuPlan, EnvironmentOfTheNetwork) {
 
 TEST(GpuPlan, EnvironmentOfNvlinkLeavesPeersAlone) {
   const GpuPlan plan = plan_gpus({{"a", "a GPU", 1}, {"b", "a GPU", 1}}, 2, "nvlink");
-  for (const auto& [name, value] : nccl_environment(plan, 0)) EXPECT_TRUE(name != "NCCL_HOSTID" && name != "NCCL_P2P_DISABLE") << name << '=' << value;
+  for (const auto& [name, value] : nccl_environment(plan, 0))
+    EXPECT_TRUE(name != "NCCL_HOSTID" && name != "NCCL_P2P_DISABLE") << name << '=' << value;
 }
 
 // 10 fp32 on 4 ranks: one loop, chunks of ceil(10/4) = 3 rounded up to 4 elements (16 B): segments 4, 4, 2, 0.
@@ -107,8 +108,8 @@ TEST(PoolHighWater, RoundsEveryBuffer) {
                       {.host = true, .dtype = DType::fp32, .elements = Elements{4'000}},      // none of the pool's
                       {.dtype = DType::bf16, .elements = Elements{1}}};                       // 2 B: 512
   const auto id = [](std::int32_t index) { return BufferId{index}; };
-  for (const Action& action : {Action{Allocate{id(1)}}, Action{Allocate{id(2)}}, Action{Free{id(1)}}, Action{Allocate{id(3)}}, Action{Free{id(3)}},
-                               Action{Free{id(2)}}})
+  for (const Action& action : {Action{Allocate{id(1)}}, Action{Allocate{id(2)}}, Action{Free{id(1)}}, Action{Allocate{id(3)}},
+                               Action{Free{id(3)}}, Action{Free{id(2)}}})
     schedule.ops.push_back({.action = action});
   const auto rounding_to = [](std::int64_t step) { return [step](Bytes size) { return Bytes{(size.value() + step - 1) / step * step}; }; };
   EXPECT_EQ(pool_high_water(schedule, rounding_to(512)), Bytes{512 + 1024});

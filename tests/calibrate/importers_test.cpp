@@ -84,8 +84,11 @@ TEST(Topology, MoreNvlinksThanAGpuHasForAllPeersAreASwitch) {
 
 TEST(Topology, SharedDumpsAreRead) {
   if (!fs::exists(data() / "inputs/topo")) GTEST_SKIP() << "shared/data/inputs/topo is not here";
-  for (const auto& [name, gpus, nvlinks] : {std::tuple{"2gpu_nvlink2.txt", 2u, 2}, {"2gpu_phb.txt", 2u, 0}, {"4x_v100_edr_issue251.txt", 4u, 2},
-                                            {"8x_a100_nv12.txt", 8u, 12}, {"8x_h100_nv18.txt", 8u, 18}}) {
+  for (const auto& [name, gpus, nvlinks] : {std::tuple{"2gpu_nvlink2.txt", 2u, 2},
+                                            {"2gpu_phb.txt", 2u, 0},
+                                            {"4x_v100_edr_issue251.txt", 4u, 2},
+                                            {"8x_a100_nv12.txt", 8u, 12},
+                                            {"8x_h100_nv18.txt", 8u, 18}}) {
     const auto read = read_topology(*read_source((data() / "inputs/topo" / name).string()));
     ASSERT_TRUE(read) << read.error().text();
     EXPECT_THAT(read->gpus, SizeIs(gpus)) << name;
@@ -101,7 +104,8 @@ TEST(Topology, SharedDumpsAreRead) {
   }
 }
 
-constexpr const char* trace = R"json({"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}], "distributedInfo": {"world_size": 4}, "traceEvents": [
+constexpr const char* trace =
+    R"json({"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}], "distributedInfo": {"world_size": 4}, "traceEvents": [
  {"ph": "X", "cat": "user_annotation", "name": "nccl:_all_gather_base", "ts": 1, "dur": 5, "args": {"Input Dims": [[1024, 2]], "Input type": ["c10::BFloat16"]}},
  {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "ts": 20, "dur": 30.5, "args": {}},
  {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE(x)", "ts": 60, "dur": 12, "args":
@@ -147,7 +151,8 @@ TEST(Kineto, WhatIsNoTraceIsAProblem) {
 }
 
 TEST(Products, ReadATableAndFitIt) {
-  const auto points = read_products({"gemm.csv", "m,n,k,time_us\n0,8,8,1.0\n16,64,64,3\n2048,4096,4096,120.5\r\n4096,4096,4096,230\n8192,4096,4096,450\n"}, 1024);
+  const auto points = read_products(
+      {"gemm.csv", "m,n,k,time_us\n0,8,8,1.0\n16,64,64,3\n2048,4096,4096,120.5\r\n4096,4096,4096,230\n8192,4096,4096,450\n"}, 1024);
   ASSERT_TRUE(points) << points.error().text();
   ASSERT_THAT(*points, SizeIs(3));
   EXPECT_NEAR((*points)[0].time.base(), 120.5e-6, 1e-12);

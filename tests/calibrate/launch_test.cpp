@@ -29,13 +29,12 @@ std::optional<Launch> launch_with(const Variables& variables) {
 std::string refusal(const Variables& variables) {
   try {
     (void)launch_with(variables);
-  } catch (const EnvironmentError& error) {
-    return error.what();
-  }
+  } catch (const EnvironmentError& error) { return error.what(); }
   return {};
 }
 
-void expect(const std::optional<Launch>& launch, const std::string& launcher, int rank, int ranks, int local_rank, const std::string& address, int port) {
+void expect(const std::optional<Launch>& launch, const std::string& launcher, int rank, int ranks, int local_rank,
+            const std::string& address, int port) {
   ASSERT_TRUE(launch.has_value());
   EXPECT_EQ(launch->launcher, launcher);
   EXPECT_EQ(launch->rank, rank);
@@ -53,7 +52,10 @@ TEST(Launch, Torchrun) {
 }
 
 TEST(Launch, OpenMpi) {
-  Variables variables{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
+  Variables variables{{"OMPI_COMM_WORLD_RANK", "3"},
+                      {"OMPI_COMM_WORLD_SIZE", "4"},
+                      {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
   expect(launch_with(variables), "mpirun", 3, 4, 3, "127.0.0.1", 29'431);
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
   EXPECT_THAT(refusal(variables), HasSubstr("mpirun -x MASTER_ADDR="));
@@ -62,8 +64,8 @@ TEST(Launch, OpenMpi) {
 }
 
 TEST(Launch, Slurm) {
-  Variables variables{{"SLURM_PROCID", "9"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "1"}, {"SLURM_STEP_ID", "0"},
-                      {"SLURM_STEP_NODELIST", "gpu[03-07,12]"}, {"SLURM_JOB_ID", "12"}};
+  Variables variables{{"SLURM_PROCID", "9"},  {"SLURM_STEP_NUM_TASKS", "16"},           {"SLURM_LOCALID", "1"},
+                      {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "gpu[03-07,12]"}, {"SLURM_JOB_ID", "12"}};
   expect(launch_with(variables), "srun", 9, 16, 1, "gpu03", 20'000 + '1' * 31 + '2');
   variables.erase("SLURM_STEP_ID");  // a batch script: nobody has started ranks
   EXPECT_EQ(launch_with(variables), std::nullopt);
@@ -156,9 +158,7 @@ TEST(Launch, APortInUseIsSaid) {
     if (rank == 1) {
       try {
         (void)meet({"test", 0, 2, 0, "127.0.0.1", port}, std::chrono::milliseconds(200));
-      } catch (const EnvironmentError& error) {
-        said = error.what();
-      }
+      } catch (const EnvironmentError& error) { said = error.what(); }
     }
     line.barrier();
     ::close(fd);

@@ -45,7 +45,11 @@ TEST(CalibrateLocal, AnInterruptedRunIsResumed) {
   struct Interrupted {};
   const auto quiet = [](double, const std::string&) {};
   // Stopped when the products begin: the ring and the memory are done.
-  EXPECT_THROW((void)calibrate_local(options, [](double, const std::string& what) { if (what == "matrix products") throw Interrupted{}; }), Interrupted);
+  EXPECT_THROW((void)calibrate_local(options,
+                                     [](double, const std::string& what) {
+                                       if (what == "matrix products") throw Interrupted{};
+                                     }),
+               Interrupted);
   std::string memory;
   std::size_t samples = 0;
   std::ifstream journal(path);

@@ -21,7 +21,11 @@ class FakeTimer final : public gpu::CollectiveTimer {
     calls_made.push_back({kind, bytes, calls});
     return slowness_ * (1e-5 + 1e-9 * static_cast<double>(bytes));
   }
-  struct Call { int kind; long long bytes; int calls; };
+  struct Call {
+    int kind;
+    long long bytes;
+    int calls;
+  };
   std::vector<Call> calls_made;
 
  private:

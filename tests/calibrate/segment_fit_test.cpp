@@ -38,7 +38,8 @@ TEST(SegmentFit, FindsTheBreakpointsOfThree) {
   ASSERT_EQ(fit.size(), 3u);
   EXPECT_EQ(fit[0].limit, kibibytes(16));
   EXPECT_EQ(fit[1].limit, mebibytes(2));
-  for (int e = 9; e <= 29; ++e) EXPECT_NEAR(time_of(fit, Bytes{std::int64_t{1} << e}) / time_of(truth, Bytes{std::int64_t{1} << e}), 1, 0.01) << e;
+  for (int e = 9; e <= 29; ++e)
+    EXPECT_NEAR(time_of(fit, Bytes{std::int64_t{1} << e}) / time_of(truth, Bytes{std::int64_t{1} << e}), 1, 0.01) << e;
 }
 
 TEST(SegmentFit, AnOutlierDoesNotBendTheLine) {
@@ -73,7 +74,8 @@ TEST(SegmentFit, TimesThatFallOrStayGiveAFiniteRate) {
 }
 
 TEST(SegmentFit, PlainLeastSquaresMissesSmallSizes) {
-  const std::vector<CollectiveSegment> truth{{kibibytes(64), microseconds(10), ByteRate{20e9}}, {std::nullopt, microseconds(60), ByteRate{300e9}}};
+  const std::vector<CollectiveSegment> truth{{kibibytes(64), microseconds(10), ByteRate{20e9}},
+                                             {std::nullopt, microseconds(60), ByteRate{300e9}}};
   const Samples samples = samples_of(truth, 9, 29);
   const auto line = least_squares_line(samples);
   EXPECT_GT(std::abs((line[0].alpha / samples[0].median) - 1), 1.0);
@@ -86,8 +88,8 @@ TEST(SegmentFit, LeaveOneOutPredictsEachPointFromTheOthers) {
     samples.push_back({Bytes{size}, microseconds(us), microseconds(us), microseconds(us), 1});
   const auto errors = leave_one_out_errors(samples);
   ASSERT_EQ(errors.size(), 2u);
-  EXPECT_NEAR(errors[0], 1.0 / 3, 1e-9);   // (10 + 30) / 2 = 20 against 30
-  EXPECT_NEAR(errors[1], 1.0 / 6, 1e-9);   // (30 + 40) / 2 = 35 against 30
+  EXPECT_NEAR(errors[0], 1.0 / 3, 1e-9);  // (10 + 30) / 2 = 20 against 30
+  EXPECT_NEAR(errors[1], 1.0 / 6, 1e-9);  // (30 + 40) / 2 = 35 against 30
 }
 
 TEST(CollectiveSamples, RepeatsBecomeMinimumMedianAndP90) {

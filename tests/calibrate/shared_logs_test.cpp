@@ -113,9 +113,9 @@ TEST(SharedMeasurements, HeldOutSizesArePredicted) {
   EXPECT_LE(median(segments.all), 0.04);
   EXPECT_LE(percentile(segments.all, 0.9), 0.18);
   EXPECT_LE(percentile(segments.without_l40s, 0.9), 0.14);
-  std::printf("held out: interpolated %.1f/%.1f %%, without L40S %.1f/%.1f %%; three segments %.1f/%.1f %%\n", 100 * median(interpolated.all),
-              100 * percentile(interpolated.all, 0.9), 100 * median(interpolated.without_l40s), 100 * percentile(interpolated.without_l40s, 0.9),
-              100 * median(segments.all), 100 * percentile(segments.all, 0.9));
+  std::printf("held out: interpolated %.1f/%.1f %%, without L40S %.1f/%.1f %%; three segments %.1f/%.1f %%\n",
+              100 * median(interpolated.all), 100 * percentile(interpolated.all, 0.9), 100 * median(interpolated.without_l40s),
+              100 * percentile(interpolated.without_l40s, 0.9), 100 * median(segments.all), 100 * percentile(segments.all, 0.9));
 }
 
 TEST(SharedMeasurements, ThreeSegmentsFitAndPlainLeastSquaresDoesNot) {
@@ -134,8 +134,8 @@ TEST(SharedMeasurements, ThreeSegmentsFitAndPlainLeastSquaresDoesNot) {
   EXPECT_LE(percentile(three, 0.9), 0.08);
   EXPECT_GE(median(plain), 0.2);
   EXPECT_GE(percentile(plain, 0.9), 0.8);
-  std::printf("in sample: three segments %.1f/%.1f %%; plain least squares %.0f/%.0f %%\n", 100 * median(three), 100 * percentile(three, 0.9),
-              100 * median(plain), 100 * percentile(plain, 0.9));
+  std::printf("in sample: three segments %.1f/%.1f %%; plain least squares %.0f/%.0f %%\n", 100 * median(three),
+              100 * percentile(three, 0.9), 100 * median(plain), 100 * percentile(plain, 0.9));
 }
 
 TEST(SharedLogs, FitsOfPublishedSweepsDoNotFall) {

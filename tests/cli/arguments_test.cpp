@@ -38,14 +38,13 @@ ParsedLine parse(std::vector<std::string> words) { return parse_arguments(sample
 std::string refusal(std::vector<std::string> words) {
   try {
     parse(std::move(words));
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  } catch (const InputError& error) { return error.what(); }
   return "accepted";
 }
 
 TEST(Arguments, ReadsOptionsAndPositionals) {
-  const ParsedLine line = parse({"simulate", "--set", "a=1", "one.yaml", "--format=json", "two.yaml", "--set", "b=2", "-j4", "--update", "-"});
+  const ParsedLine line =
+      parse({"simulate", "--set", "a=1", "one.yaml", "--format=json", "two.yaml", "--set", "b=2", "-j4", "--update", "-"});
   EXPECT_THAT(line.path, ElementsAre("tool", "simulate"));
   EXPECT_THAT(line.arguments.texts("SCENARIO"), ElementsAre("one.yaml", "two.yaml", "-"));
   EXPECT_THAT(line.arguments.texts("--set"), ElementsAre("a=1", "b=2"));
@@ -69,7 +68,8 @@ TEST(Arguments, AFileMayBeCalledLikeACommand) {
 
 TEST(Arguments, SuggestsWhatWasMeant) {
   EXPECT_THAT(refusal({"simulat", "x"}), HasSubstr("error: 'tool' has no command 'simulat'\n  = did you mean 'simulate'?"));
-  EXPECT_THAT(refusal({"simulate", "x", "--frmat", "json"}), HasSubstr("'tool simulate' has no option '--frmat'\n  = did you mean '--format'?"));
+  EXPECT_THAT(refusal({"simulate", "x", "--frmat", "json"}),
+              HasSubstr("'tool simulate' has no option '--frmat'\n  = did you mean '--format'?"));
   EXPECT_THAT(refusal({"simulate", "x", "--format", "jsn"}), HasSubstr("--format: unknown value 'jsn'\n  = did you mean 'json'?"));
   EXPECT_THAT(refusal({"calibrate", "shwo", "x"}), HasSubstr("'tool calibrate' has no command 'shwo'"));
 }

@@ -12,7 +12,8 @@ namespace {
 
 Scenario scenario(const std::string& strategy, const std::string& more = "", const std::string& cluster = "") {
   const std::string text = "model: {preset: gpt2-xl}\ncluster:\n  profile: clusters/h100-sxm.yaml\n  nodes: 2\n" + cluster +
-                           "training: {sequence_length: 1024, micro_batch_size: 2, precision: mixed}\nstrategy: {name: " + strategy + more + "}\n";
+                           "training: {sequence_length: 1024, micro_batch_size: 2, precision: mixed}\nstrategy: {name: " + strategy + more +
+                           "}\n";
   return value_or_throw(read_scenario(value_or_throw(read_yaml({"behaviour.yaml", text})), "behaviour.yaml", shipped_folder()));
 }
 

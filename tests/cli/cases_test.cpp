@@ -21,18 +21,21 @@ struct Case {
 };
 
 SimulationResult run(const Case& c, Detail detail = {}) {
-  const std::string text = "model: {" + c.model + "}\ncluster:\n  profile: clusters/" + c.profile + ".yaml\n  nodes: " + std::to_string(c.nodes) +
-                           "\n  gpus_per_node: " + std::to_string(c.gpus) + "\n" + c.cluster + "training:\n  sequence_length: " + std::to_string(c.sequence) +
-                           "\n  micro_batch_size: " + std::to_string(c.micro_batch) + "\n  gradient_accumulation_steps: " + std::to_string(c.accumulation) +
-                           "\n  precision: " + c.precision + "\n  activation_checkpointing: " + c.checkpointing + "\n" + c.training +
-                           "strategy:\n  name: " + c.strategy + "\n" + c.options;
-  return simulate_scenario(value_or_throw(read_scenario(value_or_throw(read_yaml({"case.yaml", text})), "case.yaml", shipped_folder())), detail);
+  const std::string text =
+      "model: {" + c.model + "}\ncluster:\n  profile: clusters/" + c.profile + ".yaml\n  nodes: " + std::to_string(c.nodes) +
+      "\n  gpus_per_node: " + std::to_string(c.gpus) + "\n" + c.cluster + "training:\n  sequence_length: " + std::to_string(c.sequence) +
+      "\n  micro_batch_size: " + std::to_string(c.micro_batch) + "\n  gradient_accumulation_steps: " + std::to_string(c.accumulation) +
+      "\n  precision: " + c.precision + "\n  activation_checkpointing: " + c.checkpointing + "\n" + c.training +
+      "strategy:\n  name: " + c.strategy + "\n" + c.options;
+  return simulate_scenario(value_or_throw(read_scenario(value_or_throw(read_yaml({"case.yaml", text})), "case.yaml", shipped_folder())),
+                           detail);
 }
 
 /// The most that a category ever holds in the step.
 double most(const SimulationResult& r, Category c) {
   Bytes most = r.memory.before[static_cast<std::size_t>(c)];
-  visit_states(r.memory, [&](SimTime, OpId, const ByCategory& allocated) { most = std::max(most, allocated[static_cast<std::size_t>(c)]); });
+  visit_states(r.memory,
+               [&](SimTime, OpId, const ByCategory& allocated) { most = std::max(most, allocated[static_cast<std::size_t>(c)]); });
   return static_cast<double>(most.value());
 }
 double persistent(const SimulationResult& r) { return static_cast<double>(sum(r.memory.persistent).value()); }
@@ -48,7 +51,8 @@ std::vector<std::int64_t> payloads(const SimulationResult& r, Collective kind) {
   return found;
 }
 
-// pytorch#48880: ResNet-18 in fp32 on four GPUs. A bucket closes when it has reached its cap, and may exceed it: the user took it for a limit.
+// pytorch#48880: ResNet-18 in fp32 on four GPUs. A bucket closes when it has reached its cap, and may exceed it: the user took it for a
+// limit.
 TEST(Cases, U001BucketsCloseWhenTheyHaveReachedTheirCap) {
   Case c{.model = "preset: resnet-18", .gpus = 4, .precision = "fp32", .checkpointing = "none", .strategy = "ddp"};
   const SimulationResult r = run(c);
@@ -61,9 +65,13 @@ TEST(Cases, U001BucketsCloseWhenTheyHaveReachedTheirCap) {
 // A public DeepSpeed ZeRO-1 run of OPT-1.3B on eight GPUs (release 0.12: no contiguous gradients at stage 1, no overflow check in bf16):
 // three bf16 all-reduces and two all-gathers, 5.25 bytes a parameter where the paper counts 3.5.
 TEST(Cases, U009ZeroOneAllReduces) {
-  Case c{.model = "hf_config: {model_type: opt, vocab_size: 50272, hidden_size: 2048, word_embed_proj_dim: 2048, num_hidden_layers: 24, num_attention_heads: 32, ffn_dim: 8192, "
-                  "max_position_embeddings: 2048, do_layer_norm_before: true, activation_function: relu}",
-         .sequence = 512, .checkpointing = "none", .strategy = "zero1"};
+  Case c{.model =
+             "hf_config: {model_type: opt, vocab_size: 50272, hidden_size: 2048, word_embed_proj_dim: 2048, num_hidden_layers: 24, "
+             "num_attention_heads: 32, ffn_dim: 8192, "
+             "max_position_embeddings: 2048, do_layer_norm_before: true, activation_function: relu}",
+         .sequence = 512,
+         .checkpointing = "none",
+         .strategy = "zero1"};
   c.training = "  optimizer: {name: adamw, weight_decay_groups: split}\n";
   c.options = "  contiguous_gradients: false\n  check_grad_overflow: false\n";
   const SimulationResult r = run(c);
@@ -85,7 +93,11 @@ TEST(Cases, U017NoSyncKeepsWholeGradients) {
 // OLMo#762: with 32 micro-batches FSDP sends (2 + 2 + 4) bytes a parameter in each, DDP once a step; on a slow link DDP wins.
 TEST(Cases, U008AccumulationMultipliesFsdpsTraffic) {
   const std::string slow = "  ring_bandwidth: 4 GB/s\n  collectives: []\n";
-  const Case fsdp{.model = "preset: olmo-7b", .gpus = 4, .accumulation = 32, .precision = "{parameters: bf16, gradients: bf16, reduce: fp32, master: fp32}", .cluster = slow};
+  const Case fsdp{.model = "preset: olmo-7b",
+                  .gpus = 4,
+                  .accumulation = 32,
+                  .precision = "{parameters: bf16, gradients: bf16, reduce: fp32, master: fp32}",
+                  .cluster = slow};
   Case ddp = fsdp;
   ddp.precision = "autocast";
   ddp.strategy = "ddp";
@@ -112,7 +124,10 @@ TEST(Cases, U044SeventyBillionNeed32Gpus) {
 
 // LlamaFactory#2379: LoRA of Mixtral-8x7B under DDP holds 93.4 GB of frozen parameters on every GPU; sharded, an eighth of it.
 TEST(Cases, U046FrozenExpertsMustBeSharded) {
-  Case c{.model = "preset: mixtral-8x7b, trainable: {lora: {rank: 16, targets: [q_proj, v_proj]}}", .micro_batch = 2, .precision = "pure-bf16", .strategy = "ddp"};
+  Case c{.model = "preset: mixtral-8x7b, trainable: {lora: {rank: 16, targets: [q_proj, v_proj]}}",
+         .micro_batch = 2,
+         .precision = "pure-bf16",
+         .strategy = "ddp"};
   const SimulationResult ddp = run(c);
   EXPECT_FALSE(ddp.memory.fits);
   EXPECT_NEAR(static_cast<double>(ddp.memory.persistent[0].value()), 93.4e9, 0.01 * 93.4e9);
@@ -127,7 +142,12 @@ TEST(Cases, U046FrozenExpertsMustBeSharded) {
 // fms-acceleration: Mistral-7B in pure bf16 on one GPU: 6 bytes after the step, 10 at its peak, for both batch sizes.
 TEST(Cases, U052PureBf16PeaksInTheOptimizer) {
   for (std::int64_t batch : {4, 8}) {
-    const SimulationResult r = run({.model = "preset: mistral-7b", .gpus = 1, .sequence = 4096, .micro_batch = batch, .precision = "pure-bf16", .strategy = "naive_dp"});
+    const SimulationResult r = run({.model = "preset: mistral-7b",
+                                    .gpus = 1,
+                                    .sequence = 4096,
+                                    .micro_batch = batch,
+                                    .precision = "pure-bf16",
+                                    .strategy = "naive_dp"});
     EXPECT_NEAR(static_cast<double>(r.memory.resident.value()) / GiB, 40.48, 0.01 * 40.48);
     EXPECT_NEAR(static_cast<double>(r.memory.peak.value()) / GiB, 67.46, 0.01 * 67.46);
     EXPECT_EQ(r.memory.peak_phase, Phase::step);
@@ -136,8 +156,12 @@ TEST(Cases, U052PureBf16PeaksInTheOptimizer) {
 
 // The same with LoRA of rank 16: 13.66 GiB resident; the peak grows by 11.2 GiB for four more sequences.
 TEST(Cases, U054LoraPeaksInActivations) {
-  Case c{.model = "preset: mistral-7b, trainable: {lora: {rank: 16, targets: [q_proj, k_proj, v_proj, o_proj]}}", .gpus = 1, .sequence = 4096, .micro_batch = 4,
-         .precision = "pure-bf16", .strategy = "naive_dp"};
+  Case c{.model = "preset: mistral-7b, trainable: {lora: {rank: 16, targets: [q_proj, k_proj, v_proj, o_proj]}}",
+         .gpus = 1,
+         .sequence = 4096,
+         .micro_batch = 4,
+         .precision = "pure-bf16",
+         .strategy = "naive_dp"};
   const SimulationResult four = run(c);
   EXPECT_NEAR(static_cast<double>(four.memory.resident.value()) / GiB, 13.66, 0.01 * 13.66);
   c.micro_batch = 8;
@@ -151,8 +175,12 @@ TEST(Cases, U054LoraPeaksInActivations) {
 
 // torchtitan: from 8 to 128 GPUs only the 16 bytes of state a parameter shrink: 14.02 GiB.
 TEST(Cases, U068OnlyStatesShrinkWithTheWorld) {
-  Case c{.model = "preset: llama-3.1-8b", .profile = "h100-sxm", .sequence = 8192, .micro_batch = 2,
-         .precision = "{parameters: bf16, gradients: bf16, reduce: fp32, master: fp32}", .checkpointing = "selective_ops"};
+  Case c{.model = "preset: llama-3.1-8b",
+         .profile = "h100-sxm",
+         .sequence = 8192,
+         .micro_batch = 2,
+         .precision = "{parameters: bf16, gradients: bf16, reduce: fp32, master: fp32}",
+         .checkpointing = "selective_ops"};
   const double eight = persistent(run(c));
   c.nodes = 16;
   EXPECT_NEAR((eight - persistent(run(c))) / GiB, 14.02, 0.01 * 14.02);
@@ -160,7 +188,8 @@ TEST(Cases, U068OnlyStatesShrinkWithTheWorld) {
 
 // oumi#213: between nodes HSDP sends the shards' all-reduce only, FULL_SHARD everything; on four nodes with a slow network HSDP is faster.
 TEST(Cases, U076HybridShardingScalesFurther) {
-  Case c{.model = "preset: llama-3.2-1b", .nodes = 4, .checkpointing = "none", .strategy = "fsdp1", .cluster = "  nic_bandwidth: 25 Gbit/s\n"};
+  Case c{
+      .model = "preset: llama-3.2-1b", .nodes = 4, .checkpointing = "none", .strategy = "fsdp1", .cluster = "  nic_bandwidth: 25 Gbit/s\n"};
   const SimulationResult full = run(c);
   c.options = "  sharding_strategy: HYBRID_SHARD\n";
   const SimulationResult hybrid = run(c);
@@ -182,11 +211,17 @@ TEST(Cases, U086ChunkedLossKeepsOneChunkInFp32) {
   EXPECT_NEAR(largest_fp32(run(c)), 0.580, 0.001);
 }
 
-// llm.c#309: ZeRO-1 of GPT-2 (124,475,904 padded): master and moments 474.8 MiB each on one GPU, 237.4 on two, 59.4 on eight; parameters 237.4.
+// llm.c#309: ZeRO-1 of GPT-2 (124,475,904 padded): master and moments 474.8 MiB each on one GPU, 237.4 on two, 59.4 on eight; parameters
+// 237.4.
 TEST(Cases, U133ZeroOneShardsTheOptimizerOnly) {
   for (std::int64_t n : {1, 2, 8}) {
-    const SimulationResult r = run({.model = "layers: [{name: w, parameters: {w: [124475904]}}]", .gpus = n, .sequence = 16, .checkpointing = "none", .strategy = "zero1"});
-    EXPECT_NEAR(static_cast<double>(r.memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value()) / 1048576.0, 3 * 474.8 / static_cast<double>(n), 0.01 * 474.8);
+    const SimulationResult r = run({.model = "layers: [{name: w, parameters: {w: [124475904]}}]",
+                                    .gpus = n,
+                                    .sequence = 16,
+                                    .checkpointing = "none",
+                                    .strategy = "zero1"});
+    EXPECT_NEAR(static_cast<double>(r.memory.persistent[static_cast<std::size_t>(Category::optimizer_states)].value()) / 1048576.0,
+                3 * 474.8 / static_cast<double>(n), 0.01 * 474.8);
     EXPECT_NEAR(static_cast<double>(r.memory.persistent[static_cast<std::size_t>(Category::parameters)].value()) / 1048576.0, 237.4, 0.1);
   }
 }

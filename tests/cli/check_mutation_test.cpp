@@ -59,7 +59,7 @@ TEST(CheckFindsMutants, OfEveryFormulaOfTheShippedScenarios) {
       const auto json = read_json({"report", report});
       ASSERT_TRUE(json) << report;
       int failed = 0;
-      for (const Node& c : json->find("cases")->items) {
+      for (const ConfigNode& c : json->find("cases")->items) {
         if (c.find("ok")->text == "true") continue;
         ++failed;
         const std::string message = c.find("message")->text;

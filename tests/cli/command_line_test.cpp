@@ -83,8 +83,9 @@ TEST_F(CommandLine, ImportsNameAClusterThatTheScenarioFinds) {
 
 TEST_F(CommandLine, PlanTellsMistakesByTheNameOfTheFlag) {
   const std::string path = file("s.yaml", tiny_scenario);
-  const std::vector<std::pair<std::string, std::string>> wrong{{"--nodes", "0"},  {"--nodes", "1,,2"}, {"--nodes", "two"}, {"--tokens", "300B"},
-                                                               {"--price", "-3"}, {"--global-batch", "0"}, {"--days", "0"}};
+  const std::vector<std::pair<std::string, std::string>> wrong{{"--nodes", "0"},     {"--nodes", "1,,2"}, {"--nodes", "two"},
+                                                               {"--tokens", "300B"}, {"--price", "-3"},   {"--global-batch", "0"},
+                                                               {"--days", "0"}};
   for (const auto& [flag, value] : wrong) {
     const Ran ran = run({"plan", path, flag, value});
     EXPECT_EQ(ran.code, ExitCode::bad_input) << flag << " " << value;
@@ -108,14 +109,17 @@ TEST_F(CommandLine, SimulatesInEveryForm) {
 }
 
 TEST_F(CommandLine, WritesFilesBesideTheReport) {
-  const std::string path = file("s.yaml", tiny_scenario), trace = (folder / "t.json").string(), dump = (folder / "d.txt").string(), html = (folder / "r.html").string();
+  const std::string path = file("s.yaml", tiny_scenario), trace = (folder / "t.json").string(), dump = (folder / "d.txt").string(),
+                    html = (folder / "r.html").string();
   const Ran ran = run({"simulate", path, "--trace", trace, "--dump-schedule", dump});
   EXPECT_EQ(ran.code, ExitCode::done) << ran.err;
   EXPECT_TRUE(read_json(Source{trace, content(trace)}));
   EXPECT_THAT(content(dump), HasSubstr("all_gather"));
   const Ran page = run({"simulate", path, "--html", html});
-  if (chart_library.empty()) EXPECT_EQ(page.code, ExitCode::environment);
-  else EXPECT_THAT(content(html), HasSubstr("653,308,992"));
+  if (chart_library.empty())
+    EXPECT_EQ(page.code, ExitCode::environment);
+  else
+    EXPECT_THAT(content(html), HasSubstr("653,308,992"));
   EXPECT_THAT(run({"simulate", path, "--dump-schedule", "-"}).out, testing::Not(HasSubstr("MFU")));
   EXPECT_EQ(run({"simulate", path, "--dump-schedule", "-", "--trace", "-"}).code, ExitCode::bad_input);
   EXPECT_EQ(run({"simulate", path, path, "--trace", trace}).code, ExitCode::bad_input);
@@ -134,13 +138,16 @@ TEST_F(CommandLine, SaysWhatIsWrongWithItsInput) {
 }
 
 TEST_F(CommandLine, CheckTellsOkFromFailedFromBroken) {
-  const std::string good = file("good.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 6 * psi * (n - 1) / n}\n"
-                                                                     "  - {metric: memory.peak_bytes, at_most: 80 GiB}\n");
+  const std::string good = file("good.yaml", std::string(tiny_scenario) +
+                                                 "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 6 * psi * (n - 1) / n}\n"
+                                                 "  - {metric: memory.peak_bytes, at_most: 80 GiB}\n");
   const Ran ok = run({"check", good});
   EXPECT_EQ(ok.code, ExitCode::done) << ok.out << ok.err;
   EXPECT_EQ(ok.out, "2 checked, none failed\n");
 
-  const std::string wrong = file("wrong.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 4 * psi * (n - 1) / n}\n");
+  const std::string wrong =
+      file("wrong.yaml",
+           std::string(tiny_scenario) + "expect:\n  - {metric: traffic.sent_bytes_per_rank.total, equals: 4 * psi * (n - 1) / n}\n");
   const std::string junit = (folder / "j.xml").string();
   const Ran failed = run({"check", good, wrong, "--junit", junit});
   EXPECT_EQ(failed.code, ExitCode::no);
@@ -153,7 +160,8 @@ TEST_F(CommandLine, CheckTellsOkFromFailedFromBroken) {
   EXPECT_EQ(nothing.code, ExitCode::no);
   EXPECT_THAT(nothing.out, HasSubstr("no expect block"));
 
-  const Ran broken = run({"check", file("broken.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: memory.peak_bytes, equals: \"6 * psy * (n\"}\n")});
+  const Ran broken = run(
+      {"check", file("broken.yaml", std::string(tiny_scenario) + "expect:\n  - {metric: memory.peak_bytes, equals: \"6 * psy * (n\"}\n")});
   EXPECT_EQ(broken.code, ExitCode::bad_input);
   EXPECT_THAT(broken.err, HasSubstr("broken.yaml:6:46: error: unknown name 'psy' in the formula"));
 }
@@ -170,8 +178,9 @@ TEST_F(CommandLine, CheckSearchesFoldersAndSkipsWhatIsNoScenario) {
 }
 
 TEST_F(CommandLine, CheckUpdatesBaselinesAndNothingElse) {
-  const std::string before = std::string(tiny_scenario) + "expect:   # kept\n  - metric: traffic.sent_bytes_per_rank.total\n    baseline: 653308990   # old\n"
-                                                     "  - {metric: step.time_s, baseline: 9.5, relative: 0.02}\n";
+  const std::string before = std::string(tiny_scenario) +
+                             "expect:   # kept\n  - metric: traffic.sent_bytes_per_rank.total\n    baseline: 653308990   # old\n"
+                             "  - {metric: step.time_s, baseline: 9.5, relative: 0.02}\n";
   const std::string path = file("s.yaml", before);
   EXPECT_EQ(run({"check", path}).code, ExitCode::no);
   const Ran updated = run({"check", path, "--update"});
@@ -212,7 +221,8 @@ TEST_F(CommandLine, FormulaReproducesThePapersTable) {
 }
 
 TEST_F(CommandLine, ListsWhatScenariosCanName) {
-  for (const char* what : {"models", "strategies", "clusters", "optimizers", "gpus"}) EXPECT_EQ(run({"list", what}).code, ExitCode::done) << what;
+  for (const char* what : {"models", "strategies", "clusters", "optimizers", "gpus"})
+    EXPECT_EQ(run({"list", what}).code, ExitCode::done) << what;
   EXPECT_THAT(run({"list", "models"}).out, ContainsRegex("llama-3-8b +8,030,261,248"));
   EXPECT_THAT(run({"list", "clusters"}).out, HasSubstr("clusters/h100-sxm.yaml"));
   // Every optimizer that is listed can be used, and the other way round.
@@ -234,9 +244,11 @@ TEST_F(CommandLine, GeneratesAManualAndCompletionOfEveryCommand) {
     EXPECT_THAT(bash, HasSubstr("\"shardsim " + command.name + "\")"));
     EXPECT_THAT(fish, HasSubstr(" -f -a " + command.name + " -d "));
   }
-  const std::string script = file("completion.bash", bash + "COMP_WORDS=(shardsim simulate --fo) COMP_CWORD=2\n_shardsim\n[ \"${COMPREPLY[*]}\" = --format ] || exit 1\n"
-                                                            "COMP_WORDS=(shardsim simulate --format j) COMP_CWORD=3\n_shardsim\n[ \"${COMPREPLY[0]}\" = json ] || exit 2\n"
-                                                            "COMP_WORDS=(shardsim form) COMP_CWORD=1\n_shardsim\n[ \"${COMPREPLY[*]}\" = formula ] || exit 3\n");
+  const std::string script = file(
+      "completion.bash", bash +
+                             "COMP_WORDS=(shardsim simulate --fo) COMP_CWORD=2\n_shardsim\n[ \"${COMPREPLY[*]}\" = --format ] || exit 1\n"
+                             "COMP_WORDS=(shardsim simulate --format j) COMP_CWORD=3\n_shardsim\n[ \"${COMPREPLY[0]}\" = json ] || exit 2\n"
+                             "COMP_WORDS=(shardsim form) COMP_CWORD=1\n_shardsim\n[ \"${COMPREPLY[*]}\" = formula ] || exit 3\n");
   EXPECT_EQ(std::system(("bash " + script).c_str()), 0);
 }
 

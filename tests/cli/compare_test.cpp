@@ -13,13 +13,14 @@ namespace {
 
 /// A small model on two nodes behind a slow network: what gathers in every micro-batch loses, unless micro-batches are large.
 Scenario slow_network(const std::string& strategy = "{name: fsdp2, reshard_after_forward: 'false'}") {
-  const auto root = read_yaml({"compare.yaml",
-                               "model: {hf_config: {model_type: llama, hidden_size: 1024, intermediate_size: 3072, num_hidden_layers: 8, "
-                               "num_attention_heads: 8, num_key_value_heads: 8, vocab_size: 32000, max_position_embeddings: 4096, "
-                               "tie_word_embeddings: false}}\n"
-                               "cluster: {profile: clusters/h100-sxm.yaml, nodes: 2, gpus_per_node: 8, nics_per_node: 1, nic_bandwidth: 50 Gbit/s}\n"
-                               "training: {sequence_length: 1024, micro_batch_size: 2, precision: mixed}\nstrategy: " +
-                                   strategy + "\n"});
+  const auto root =
+      read_yaml({"compare.yaml",
+                 "model: {hf_config: {model_type: llama, hidden_size: 1024, intermediate_size: 3072, num_hidden_layers: 8, "
+                 "num_attention_heads: 8, num_key_value_heads: 8, vocab_size: 32000, max_position_embeddings: 4096, "
+                 "tie_word_embeddings: false}}\n"
+                 "cluster: {profile: clusters/h100-sxm.yaml, nodes: 2, gpus_per_node: 8, nics_per_node: 1, nic_bandwidth: 50 Gbit/s}\n"
+                 "training: {sequence_length: 1024, micro_batch_size: 2, precision: mixed}\nstrategy: " +
+                     strategy + "\n"});
   return value_or_throw(read_scenario(value_or_throw(root), "compare.yaml", ""));
 }
 
@@ -55,7 +56,8 @@ TEST(Compare, CrossoversAreWhereTheOrderChanges) {
     EXPECT_EQ(c.tokens_per_gpu, c.micro_batch * 1024);
     ASSERT_GT(c.micro_batch, 1);
     EXPECT_LE(time(c.from, c.micro_batch), time(c.below, c.micro_batch) * 1.005) << c.from << " " << c.below << " " << c.micro_batch;
-    EXPECT_LE(time(c.below, c.micro_batch - 1), time(c.from, c.micro_batch - 1) * 1.005) << c.from << " " << c.below << " " << c.micro_batch;
+    EXPECT_LE(time(c.below, c.micro_batch - 1), time(c.from, c.micro_batch - 1) * 1.005)
+        << c.from << " " << c.below << " " << c.micro_batch;
   }
   EXPECT_TRUE(std::is_sorted(comparison.crossovers.begin(), comparison.crossovers.end(),
                              [](const Crossover& a, const Crossover& b) { return a.micro_batch < b.micro_batch; }));

@@ -17,15 +17,16 @@ struct Sample {
     const auto parameter = [](const char* name, std::int64_t elements, bool trainable) {
       return Parameter{.name = name, .shape = {elements}, .elements = Elements{elements}, .trainable = trainable};
     };
-    model.parameters = std::make_shared<const std::vector<Parameter>>(std::vector<Parameter>{
-        parameter("embed", 1000, true), parameter("a0", 100, true), parameter("a1", 200, true), parameter("b0", 100, true), parameter("b1", 200, false)});
+    model.parameters = std::make_shared<const std::vector<Parameter>>(
+        std::vector<Parameter>{parameter("embed", 1000, true), parameter("a0", 100, true), parameter("a1", 200, true),
+                               parameter("b0", 100, true), parameter("b1", 200, false)});
     LayerType embedding, block;
     block.block = true;
     model.types = {embedding, block};
     model.layers = std::make_shared<const std::vector<Layer>>(std::vector<Layer>{{"embed", 0, {ParameterId{0}}},
-                                                                                {"0", 1, {ParameterId{1}, ParameterId{2}}},
-                                                                                {"1", 1, {ParameterId{3}, ParameterId{4}}},
-                                                                                {"head", 0, {ParameterId{0}}}});
+                                                                                 {"0", 1, {ParameterId{1}, ParameterId{2}}},
+                                                                                 {"1", 1, {ParameterId{3}, ParameterId{4}}},
+                                                                                 {"head", 0, {ParameterId{0}}}});
     job.model = &model;
     job.world_size = 8;
     job.training.gradient_accumulation_steps = 3;
@@ -36,8 +37,13 @@ struct Sample {
 TEST(Symbols, CountTheModelAndTheJob) {
   const Sample sample("zero3");
   const Symbols symbols = symbols_of(sample.job);
-  const std::map<std::string, std::int64_t> expected{{"psi", 1600}, {"psi_trainable", 1400}, {"root", 1000}, {"block", 300}, {"layers", 2}, {"n", 8}, {"s", 8},
-                                                     {"r", 1}, {"g", 3}, {"e_p", 2}, {"e_g", 2}, {"e_r", 2}, {"k", 12}};
+  const std::map<std::string, std::int64_t> expected{{"psi", 1600},  {"psi_trainable", 1400},
+                                                     {"root", 1000}, {"block", 300},
+                                                     {"layers", 2},  {"n", 8},
+                                                     {"s", 8},       {"r", 1},
+                                                     {"g", 3},       {"e_p", 2},
+                                                     {"e_g", 2},     {"e_r", 2},
+                                                     {"k", 12}};
   ASSERT_EQ(symbols.size(), expected.size());
   for (const auto& [name, value] : expected) EXPECT_EQ(symbols.at(name).integer(), value) << name;
 }

@@ -37,17 +37,20 @@ class Mpi : public testing::Test {
   }
   /// With standard output in a file, for mpirun says much on standard error. Leaks are OpenMPI's own.
   test::CommandResult mpirun(int n, const std::string& arguments, const std::string& environment = "") const {
-    return test::run_command(environment + " ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR
-                             "/scenarios timeout 120 mpirun --oversubscribe -n " + std::to_string(n) + " " SHARDSIM_EXECUTABLE " " + arguments);
+    return test::run_command(
+        environment +
+        " ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR
+        "/scenarios timeout 120 mpirun --oversubscribe -n " +
+        std::to_string(n) + " " SHARDSIM_EXECUTABLE " " + arguments);
   }
-  [[nodiscard]] Node json(const std::string& file) const { return *read_json(*read_source((folder / file).string())); }
+  [[nodiscard]] ConfigNode json(const std::string& file) const { return *read_json(*read_source((folder / file).string())); }
 
   fs::path folder = fs::temp_directory_path() / ("shardsim-mpi-test-" + std::to_string(getpid()));
 };
 
-std::vector<std::int64_t> numbers(const Node& list) {
+std::vector<std::int64_t> numbers(const ConfigNode& list) {
   std::vector<std::int64_t> values;
-  for (const Node& item : list.items) values.push_back(std::stoll(item.text));
+  for (const ConfigNode& item : list.items) values.push_back(std::stoll(item.text));
   return values;
 }
 
@@ -67,14 +70,15 @@ class MpiRanks : public Mpi, public testing::WithParamInterface<int> {};
 TEST_P(MpiRanks, SendWhatIsPredicted) {
   for (const char* semantics : {"framework", "textbook"}) {
     const std::string report = (folder / "r.json").string();
-    const auto ran = mpirun(GetParam(), std::string("execute ") + tiny_job + " --backend mpi --steps 2 --strategies naive_dp,ddp,zero1,zero2,zero3,fsdp1,fsdp2 --report " +
+    const auto ran = mpirun(GetParam(), std::string("execute ") + tiny_job +
+                                            " --backend mpi --steps 2 --strategies naive_dp,ddp,zero1,zero2,zero3,fsdp1,fsdp2 --report " +
                                             report + " --set strategy.semantics=" + semantics);
     ASSERT_EQ(ran.code, 0) << ran.output;
-    const Node result = json("r.json");
+    const ConfigNode result = json("r.json");
     EXPECT_EQ(result.find("backend")->text, "mpi");
     EXPECT_EQ(result.find("strategies")->items.size(), 7u);
-    for (const Node& strategy : result.find("strategies")->items) {
-      const Node& sent = *strategy.find("sent_bytes");
+    for (const ConfigNode& strategy : result.find("strategies")->items) {
+      const ConfigNode& sent = *strategy.find("sent_bytes");
       EXPECT_THAT(sent.find("counted_by")->text, HasSubstr("OpenMPI"));
       EXPECT_EQ(numbers(*sent.find("measured")), numbers(*sent.find("predicted"))) << strategy.find("strategy")->text;
       EXPECT_EQ(numbers(*sent.find("measured")).size(), static_cast<std::size_t>(GetParam()));
@@ -120,7 +124,8 @@ TEST_F(Mpi, OtherRanksThanTheLaunchersAreRefused) {
   EXPECT_THAT(ran.output, HasSubstr("3 ranks are asked for, but the launcher started 2"));
 }
 
-/// Starts `arguments` in the laboratory that this process is in, each rank on a "host" of its own: mpirun reaches a namespace as it would a machine.
+/// Starts `arguments` in the laboratory that this process is in, each rank on a "host" of its own: mpirun reaches a namespace as it would a
+/// machine.
 test::CommandResult mpirun_on_hosts(const test::Laboratory& laboratory, const std::string& arguments) {
   std::ofstream("/run/agent.sh") << "#!/bin/sh\n"
                                     "host=$1; shift\n"
@@ -128,11 +133,14 @@ test::CommandResult mpirun_on_hosts(const test::Laboratory& laboratory, const st
                                     "exec ip netns exec $space unshare -u sh -c \"hostname $space; $*\"\n";
   std::string hosts;
   for (const std::string& peer : laboratory.network().peers) hosts += (hosts.empty() ? "" : ",") + peer + ":1";
-  return test::run_command("chmod +x /run/agent.sh && ip link set lo up && ip addr add 10.77.0.1/24 dev lab; "
-                           "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR "/scenarios timeout 120 mpirun -np " +
-                           std::to_string(laboratory.ranks) + " --host " + hosts +
-                           " --mca plm_rsh_agent /run/agent.sh --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include 10.77.0.0/24 --mca btl tcp,self "
-                           "--mca btl_tcp_if_include 10.77.0.0/24 --bind-to none -x SHARDSIM_DATA " SHARDSIM_EXECUTABLE " " + arguments);
+  return test::run_command(
+      "chmod +x /run/agent.sh && ip link set lo up && ip addr add 10.77.0.1/24 dev lab; "
+      "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SHARDSIM_DATA=" SHARDSIM_SOURCE_DIR
+      "/scenarios timeout 120 mpirun -np " +
+      std::to_string(laboratory.ranks) + " --host " + hosts +
+      " --mca plm_rsh_agent /run/agent.sh --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include 10.77.0.0/24 --mca btl tcp,self "
+      "--mca btl_tcp_if_include 10.77.0.0/24 --bind-to none -x SHARDSIM_DATA " SHARDSIM_EXECUTABLE " " +
+      arguments);
 }
 
 TEST_F(Mpi, SeveralHosts) {
@@ -144,13 +152,14 @@ TEST_F(Mpi, SeveralHosts) {
     const auto ran = mpirun_on_hosts(laboratory, std::string("execute ") + tiny_job + " --backend mpi --steps 6 --report " + report);
     const auto after = laboratory.sent_bytes();
     if (ran.code != 0) return "execute: " + ran.output;
-    if (const auto calibrated = mpirun_on_hosts(laboratory, "calibrate mpi --seconds 1 -o " + profile); calibrated.code != 0) return "calibrate: " + calibrated.output;
+    if (const auto calibrated = mpirun_on_hosts(laboratory, "calibrate mpi --seconds 1 -o " + profile); calibrated.code != 0)
+      return "calibrate: " + calibrated.output;
     std::string text;
     for (std::size_t r = 0; r < after.size(); ++r) text += std::to_string(after[r] - before[r]) + " ";
     return text;
   });
   std::istringstream on_links(carried);
-  const Node result = json("r.json");
+  const ConfigNode result = json("r.json");
   for (const std::int64_t sent : numbers(*result.find("strategies")->items.at(0).find("sent_bytes")->find("measured"))) {
     double bytes = 0;
     ASSERT_TRUE(on_links >> bytes) << carried;

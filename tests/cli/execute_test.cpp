@@ -42,20 +42,22 @@ TEST_F(Execute, WritesEveryStrategyIntoOnePage) {
   if (ran.output.find("Chart.js") != std::string::npos) GTEST_SKIP() << "the build found no Chart.js";
   ASSERT_EQ(ran.code, 0) << ran.output;
   const std::string page = content("cross-validation.html");
-  for (const char* words : {"2 of 2", "Predicted and measured", "<td>ddp</td>", "<td>zero3</td>", "tcpi_bytes_acked", "Loss apart", "shardsim.execute/1"})
+  for (const char* words :
+       {"2 of 2", "Predicted and measured", "<td>ddp</td>", "<td>zero3</td>", "tcpi_bytes_acked", "Loss apart", "shardsim.execute/1"})
     EXPECT_THAT(page, HasSubstr(words));
 }
 
 TEST_F(Execute, JsonHoldsEachStrategysFigures) {
-  ASSERT_EQ(test::run_command(line("--ranks 2 --strategies ddp,fsdp2 --set strategy.semantics=textbook --report " + path("r.json"))).code, 0);
+  ASSERT_EQ(test::run_command(line("--ranks 2 --strategies ddp,fsdp2 --set strategy.semantics=textbook --report " + path("r.json"))).code,
+            0);
   const auto json = read_json(Source{"r.json", content("r.json")});
   ASSERT_TRUE(json);
-  const std::vector<Node>& strategies = json->find("strategies")->items;
+  const std::vector<ConfigNode>& strategies = json->find("strategies")->items;
   ASSERT_EQ(strategies.size(), 2u);
-  EXPECT_EQ(strategies[0].find("psi_units")->text, "4.0");                    // an all-reduce of two-byte gradients
-  EXPECT_EQ(strategies[0].find("textbook_bytes_per_rank")->text, "213632");   // 2 * 2 B * 106,816 / 2
-  EXPECT_EQ(strategies[1].find("textbook_bytes_per_rank")->text, "320448");   // 3 * 2 B * 106,816 / 2
-  const Node& time = *strategies[0].find("step_time_s");
+  EXPECT_EQ(strategies[0].find("psi_units")->text, "4.0");                   // an all-reduce of two-byte gradients
+  EXPECT_EQ(strategies[0].find("textbook_bytes_per_rank")->text, "213632");  // 2 * 2 B * 106,816 / 2
+  EXPECT_EQ(strategies[1].find("textbook_bytes_per_rank")->text, "320448");  // 3 * 2 B * 106,816 / 2
+  const ConfigNode& time = *strategies[0].find("step_time_s");
   EXPECT_GE(std::stod(time.find("predicted")->text), std::stod(time.find("predicted_with_overlap")->text));
 }
 
@@ -65,7 +67,7 @@ TEST_F(Execute, CalibratesTheMachineFirst) {
   ASSERT_EQ(ran.code, 0) << ran.output;
   const auto json = read_json(Source{"r.json", content("r.json")});
   EXPECT_EQ(json->find("calibrated")->text, "true");
-  const Node& time = *json->find("strategies")->items.at(0).find("step_time_s");
+  const ConfigNode& time = *json->find("strategies")->items.at(0).find("step_time_s");
   const double ratio = std::stod(time.find("measured")->text) / std::stod(time.find("predicted")->text);
   EXPECT_GT(ratio, 0.1);
   EXPECT_LT(ratio, 10);
@@ -98,8 +100,10 @@ TEST_F(Execute, AFullDiskIsTold) {
 TEST_F(Execute, NoRankOutlivesTheProgram) {
   const std::string report = path("r.json");
   // The program is killed while its ranks train; a second later nothing of that command line may be left.
-  const auto ran = test::run_command(line("--ranks 3 --steps 10000 --report " + report) + " & pid=$!; sleep 1.5; kill -9 $pid; wait $pid 2>/dev/null; sleep 1; " +
-                                     "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $c 2>/dev/null | grep '^[^ ]*shardsim execute' | grep -F " + report + "; done; true");
+  const auto ran = test::run_command(
+      line("--ranks 3 --steps 10000 --report " + report) + " & pid=$!; sleep 1.5; kill -9 $pid; wait $pid 2>/dev/null; sleep 1; " +
+      "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $c 2>/dev/null | grep '^[^ ]*shardsim execute' | grep -F " + report +
+      "; done; true");
   EXPECT_EQ(ran.output.find("shardsim execute"), std::string::npos) << ran.output;
   EXPECT_FALSE(fs::exists(report));
 }
@@ -109,7 +113,8 @@ TEST_F(Execute, NoFreePortIsTold) {
   const test::Laboratory laboratory{.ranks = 1};
   if (const std::string why = test::laboratory_forbidden(); !why.empty()) GTEST_SKIP() << why;
   const std::string output = test::in_laboratory(laboratory, [&] {
-    const auto ran = test::run_command("ip link set lo up; echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range; " + line("--ranks 4 --steps 1"));
+    const auto ran =
+        test::run_command("ip link set lo up; echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range; " + line("--ranks 4 --steps 1"));
     return std::to_string(ran.code) + " " + std::to_string(ran.seconds) + " " + ran.output;
   });
   EXPECT_EQ(output.substr(0, 2), "3 ") << output;

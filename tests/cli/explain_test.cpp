@@ -14,8 +14,9 @@ namespace shardsim {
 namespace {
 
 Scenario job(const std::string& strategy, const std::string& capacity) {
-  const std::string text = "model: {preset: tinyllama-1.1b}\ncluster: {profile: clusters/a100-sxm-80.yaml, gpus_per_node: 4, capacity: " + capacity +
-                           "}\ntraining: {sequence_length: 2048, micro_batch_size: 2}\nstrategy: {name: " + strategy + "}\n";
+  const std::string text =
+      "model: {preset: tinyllama-1.1b}\ncluster: {profile: clusters/a100-sxm-80.yaml, gpus_per_node: 4, capacity: " + capacity +
+      "}\ntraining: {sequence_length: 2048, micro_batch_size: 2}\nstrategy: {name: " + strategy + "}\n";
   return value_or_throw(read_scenario(value_or_throw(read_yaml({"job.yaml", text})), "job.yaml", shipped_folder()));
 }
 
@@ -51,8 +52,9 @@ TEST(Explain, NamesTheCheapestChangeThatFits) {
 }
 
 TEST(Explain, OffersNothingThatIsThereAlready) {
-  const Scenario base = value_or_throw(vary(job("fsdp2", "80 GiB"), {"training.micro_batch_size=1", "training.activation_checkpointing=full", "training.loss=fused",
-                                                                     "training.allocator={expandable_segments: true}"}));
+  const Scenario base =
+      value_or_throw(vary(job("fsdp2", "80 GiB"), {"training.micro_batch_size=1", "training.activation_checkpointing=full",
+                                                   "training.loss=fused", "training.allocator={expandable_segments: true}"}));
   std::vector<std::string> texts;
   for (const Change& change : memory_changes(base)) texts.push_back(change.text);
   EXPECT_EQ(texts, (std::vector<std::string>{"zero3", "twice the nodes", "CPU offload"}));

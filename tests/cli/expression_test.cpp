@@ -51,7 +51,8 @@ TEST(Expression, KnowsSizes) {
 
 TEST(Expression, PutsProblemsWhereTheyAre) {
   using testing::ElementsAre;
-  EXPECT_THAT(problems("6 * psy * (m - 1) / n"), ElementsAre(std::pair(14, "unknown name 'psy' in the formula"), std::pair(21, "unknown name 'm' in the formula")));
+  EXPECT_THAT(problems("6 * psy * (m - 1) / n"),
+              ElementsAre(std::pair(14, "unknown name 'psy' in the formula"), std::pair(21, "unknown name 'm' in the formula")));
   EXPECT_THAT(problems("6 * (n - 1"), ElementsAre(std::pair(14, "this '(' is not closed")));
   EXPECT_THAT(problems("6 * "), ElementsAre(std::pair(14, "the formula ends too early")));
   EXPECT_THAT(problems("6 * ) + 1"), ElementsAre(std::pair(14, "unexpected ')' in the formula")));

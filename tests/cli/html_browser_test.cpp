@@ -29,18 +29,18 @@ std::string between(const std::string& text, const std::string& open, const std:
   return text.substr(begin + open.size(), text.find(close, begin) - begin - open.size());
 }
 
-Node parsed(const std::string& json) {
+ConfigNode parsed(const std::string& json) {
   auto node = read_json(Source{"json", json});
   if (!node) throw std::runtime_error(node.error().text());
   return std::move(*node);
 }
 
 /// "results.0.step.time_s" in a JSON document, as a number.
-double number(const Node& node, const std::string& path) {
-  const Node* at = &node;
+double number(const ConfigNode& node, const std::string& path) {
+  const ConfigNode* at = &node;
   std::stringstream parts(path);
   for (std::string part; std::getline(parts, part, '.');) {
-    if (at->kind == Node::Kind::list)
+    if (at->kind == ConfigNode::Kind::list)
       at = &at->items.at(std::stoul(part));
     else
       at = at->find(part);
@@ -73,8 +73,8 @@ class HtmlInBrowser : public testing::Test {
         "HOME=" + folder.string() +
         " chromium --headless --no-sandbox --disable-gpu --disable-background-networking "
         "--disable-component-update --disable-extensions --no-first-run --disable-dev-shm-usage --enable-logging=stderr "
-        "--virtual-time-budget=2000 --window-size=1100,2600 --print-to-pdf=" + (folder / "page.pdf").string() + " --dump-dom --screenshot=" +
-        picture.string();
+        "--virtual-time-budget=2000 --window-size=1100,2600 --print-to-pdf=" +
+        (folder / "page.pdf").string() + " --dump-dom --screenshot=" + picture.string();
     ASSERT_EQ(std::system((browser + " file://" + page.string() + " >" + dom.string() + " 2>" + log.string()).c_str()), 0);
     EXPECT_THAT(content(log), Not(HasSubstr("CONSOLE")));
     EXPECT_GT(fs::file_size(picture), 20'000U);
@@ -112,7 +112,7 @@ class HtmlInBrowser : public testing::Test {
   }
 
   const fs::path folder = fs::temp_directory_path() / ("shardsim-browser-" + std::to_string(getpid()));
-  Node json, charts;
+  ConfigNode json, charts;
 };
 
 constexpr const char* tiny_run = SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml";
@@ -189,8 +189,9 @@ TEST_F(HtmlInBrowser, ShowsAProfile) {
   const auto& fits = json.find("collectives")->items;
   ASSERT_EQ(charts.items.size(), fits.size());
   for (std::size_t f = 0; f < fits.size(); ++f) {
-    const std::size_t series = fits[f].find("points")->items.front().find("measured_s")->kind == Node::Kind::null ? position(f, "fitted")
-                                                                                                                  : position(f, "measured");
+    const std::size_t series = fits[f].find("points")->items.front().find("measured_s")->kind == ConfigNode::Kind::null
+                                   ? position(f, "fitted")
+                                   : position(f, "measured");
     for (std::size_t i = 0; i < fits[f].find("points")->items.size(); ++i) {
       const std::string point = "collectives." + std::to_string(f) + ".points." + std::to_string(i) + ".", at = std::to_string(i);
       EXPECT_EQ(drawn(f, series, at + ".x"), number(json, point + "bytes"));

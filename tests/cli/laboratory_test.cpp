@@ -13,9 +13,9 @@
 #include <sstream>
 #include <thread>
 
-#include "studies/execute/execution_job.hpp"
 #include "calibrate/fit/statistics.hpp"
 #include "calibrate/measure/local.hpp"
+#include "studies/execute/execution_job.hpp"
 #include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
@@ -27,7 +27,8 @@ constexpr const char* all = "naive_dp ddp zero1 zero2 zero3 fsdp1 fsdp2 hsdp";
 /// The shipped scenario of execute with another strategy; "hsdp": FSDP2 with two replicas.
 Scenario scenario_of(const std::string& strategy, int ranks, const std::vector<std::string>& more = {}) {
   setenv("SHARDSIM_DATA", SHARDSIM_SOURCE_DIR "/scenarios", 1);
-  std::vector<std::string> overrides{"strategy={name: " + (strategy == "hsdp" ? "fsdp2, replicate: 2" : strategy) + "}", "cluster.gpus_per_node=" + std::to_string(ranks)};
+  std::vector<std::string> overrides{"strategy={name: " + (strategy == "hsdp" ? "fsdp2, replicate: 2" : strategy) + "}",
+                                     "cluster.gpus_per_node=" + std::to_string(ranks)};
   overrides.insert(overrides.end(), more.begin(), more.end());
   return value_or_throw(load_scenario(SHARDSIM_SOURCE_DIR "/scenarios/execute/tiny.yaml", overrides));
 }
@@ -79,12 +80,11 @@ TEST_F(LaboratoryTest, ALinkThatIsDownIsTold) {
     network.connect_timeout = std::chrono::milliseconds(500);
     try {
       (void)execute_scenario(platform, scenario_of("ddp", 2), {.steps = 1, .network = network});
-    } catch (const EnvironmentError& error) {
-      return std::string(error.what());
-    }
+    } catch (const EnvironmentError& error) { return std::string(error.what()); }
     return std::string("no error");
   });
-  EXPECT_TRUE(text.find("rank") != std::string::npos && (text.find("did not connect in time") != std::string::npos || text.find("cannot connect") != std::string::npos))
+  EXPECT_TRUE(text.find("rank") != std::string::npos &&
+              (text.find("did not connect in time") != std::string::npos || text.find("cannot connect") != std::string::npos))
       << text;
 }
 
@@ -111,7 +111,8 @@ double measured_seconds(const test::Laboratory& laboratory, Collective kind, Byt
       const auto begin = std::chrono::steady_clock::now();
       backend->traffic().run(execute::members_of(Group{"world", laboratory.ranks, 1}, rank), {.kind = kind, .full = buffer});
       double slowest = 0;
-      for (const std::string& text : line.gather(fmt::format("{}", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count())))
+      for (const std::string& text :
+           line.gather(fmt::format("{}", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count())))
         slowest = std::max(slowest, std::stod(text));
       times.push_back(slowest);
     }
@@ -127,8 +128,8 @@ std::string collectives_report(const test::Laboratory& laboratory, const Profile
     for (std::int64_t kib : {96, 448, 896, 2048}) {  // the last lies beyond what was calibrated
       const double predicted = costs.collective(kind, kibibytes(kib), Group{"world", laboratory.ranks, 1}).time.seconds().base();
       const double measured = measured_seconds(laboratory, kind, kibibytes(kib));
-      report += fmt::format("{} {} KiB: predicted {:.2f} ms, measured {:.2f} ms, {:+.1f} %\n", name_of(kind), kib, 1e3 * predicted, 1e3 * measured,
-                            100 * (measured / predicted - 1));
+      report += fmt::format("{} {} KiB: predicted {:.2f} ms, measured {:.2f} ms, {:+.1f} %\n", name_of(kind), kib, 1e3 * predicted,
+                            1e3 * measured, 100 * (measured / predicted - 1));
     }
   return report;
 }
@@ -146,13 +147,13 @@ std::string steps_report(const test::Laboratory& laboratory, const Profile& prof
   std::istringstream strategies(all);
   for (std::string strategy; strategies >> strategy;) {
     if (strategy == "hsdp" && laboratory.ranks != 4) continue;
-    const Scenario together = on_this_machine(timed_scenario(strategy, laboratory.ranks), profile,
-                                              [](const Execution& e) { return Seconds{fastest_step(e)}; }, timed_steps);
+    const Scenario together = on_this_machine(
+        timed_scenario(strategy, laboratory.ranks), profile, [](const Execution& e) { return Seconds{fastest_step(e)}; }, timed_steps);
     execute::LocalPlatform platform;
     const Execution e = execute_scenario(platform, together, {.steps = timed_steps, .network = laboratory.network()});
     const double predicted = e.predicted_step.base(), measured = fastest_step(e);
-    report += fmt::format("{}: predicted {:.2f} ms, measured {:.2f} ms, {}, {:+.1f} %\n", strategy, 1e3 * predicted, 1e3 * measured, e.agree() ? "agree" : "DIFFER",
-                          100 * (measured / predicted - 1));
+    report += fmt::format("{}: predicted {:.2f} ms, measured {:.2f} ms, {}, {:+.1f} %\n", strategy, 1e3 * predicted, 1e3 * measured,
+                          e.agree() ? "agree" : "DIFFER", 100 * (measured / predicted - 1));
   }
   return report;
 }

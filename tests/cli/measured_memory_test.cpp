@@ -17,7 +17,8 @@ namespace shardsim {
 namespace {
 
 Memory memory_of(const std::string& text) {
-  return simulate_scenario(value_or_throw(read_scenario(value_or_throw(read_yaml({"row.yaml", text})), "row.yaml", shipped_folder()))).memory;
+  return simulate_scenario(value_or_throw(read_scenario(value_or_throw(read_yaml({"row.yaml", text})), "row.yaml", shipped_folder())))
+      .memory;
 }
 
 using Row = std::map<std::string, std::string>;
@@ -59,10 +60,12 @@ std::string fms_scenario(const Row& row) {
   const bool lora = row.at("peft_method") == "lora";
   std::string model = "preset: mistral-7b";
   if (lora)
-    model += fmt::format(", trainable: {{lora: {{rank: {}, targets: [q_proj, k_proj, v_proj, o_proj], dropout: {}, dtype: fp32}}}}", row.at("r"), row.at("lora_dropout"));
+    model += fmt::format(", trainable: {{lora: {{rank: {}, targets: [q_proj, k_proj, v_proj, o_proj], dropout: {}, dtype: fp32}}}}",
+                         row.at("r"), row.at("lora_dropout"));
   const bool one = row.at("num_gpus") == "1";
   return fmt::format(
-      "model: {{{}}}\ncluster: {{profile: clusters/a100-sxm-80.yaml, gpus_per_node: {}}}\ntraining:\n  sequence_length: 4096\n  micro_batch_size: {}\n"
+      "model: {{{}}}\ncluster: {{profile: clusters/a100-sxm-80.yaml, gpus_per_node: {}}}\ntraining:\n  sequence_length: 4096\n  "
+      "micro_batch_size: {}\n"
       "  precision: pure-bf16\n  activation_checkpointing: {{kind: full, use_reentrant: true}}\n  loss_in_model: true\nstrategy: {{{}}}\n",
       model, row.at("num_gpus"), row.at("per_device_train_batch_size"), one ? "name: naive_dp" : "name: fsdp1, use_orig_params: true");
 }
@@ -75,8 +78,8 @@ TEST(MeasuredMemory, FmsAccelerationPeaks) {
     const double measured = std::stod(row.at("mem_peak_torch_mem_alloc_in_bytes"));
     const double predicted = static_cast<double>(memory_of(fms_scenario(row)).peak.value());
     const double most = row.at("peft_method") == "lora" ? 0.05 : 0.02;
-    EXPECT_LE(std::abs(predicted / measured - 1), most)
-        << row.at("peft_method") << " on " << row.at("num_gpus") << ", batch " << row.at("per_device_train_batch_size") << ": " << predicted / measured - 1;
+    EXPECT_LE(std::abs(predicted / measured - 1), most) << row.at("peft_method") << " on " << row.at("num_gpus") << ", batch "
+                                                        << row.at("per_device_train_batch_size") << ": " << predicted / measured - 1;
     ++count;
   }
   EXPECT_EQ(count, 6);
@@ -84,21 +87,27 @@ TEST(MeasuredMemory, FmsAccelerationPeaks) {
 
 /// A complete row of a public training run (torchtitan, LitGPT) as a scenario.
 std::string run_scenario(const Row& row) {
-  const std::map<std::string, std::string> models{{"llama3-8b", "llama-3-8b"}, {"tinyllama-1.1b", "tinyllama-1.1b"}, {"llama2-7b", "llama-2-7b"}};
-  const std::map<std::string, std::string> strategies{{"FSDP2", "fsdp2"}, {"FSDP1 FULL_SHARD", "fsdp1"}, {"DDP", "ddp"}, {"none", "naive_dp"}};
+  const std::map<std::string, std::string> models{
+      {"llama3-8b", "llama-3-8b"}, {"tinyllama-1.1b", "tinyllama-1.1b"}, {"llama2-7b", "llama-2-7b"}};
+  const std::map<std::string, std::string> strategies{
+      {"FSDP2", "fsdp2"}, {"FSDP1 FULL_SHARD", "fsdp1"}, {"DDP", "ddp"}, {"none", "naive_dp"}};
   const std::map<std::string, std::string> checkpointing{{"selective(op)", "selective_ops"}, {"full", "full"}, {"none", "none"}};
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   const std::string strategy = strategies.at(row.at("strategy"));
-  const std::string option = strategy == "fsdp1" ? ", use_orig_params: true" : strategy == "fsdp2" && row.at("model_id") == "llama3-8b" ? ", wrap: torchtitan" : "";
+  const std::string option = strategy == "fsdp1"                                        ? ", use_orig_params: true"
+                             : strategy == "fsdp2" && row.at("model_id") == "llama3-8b" ? ", wrap: torchtitan"
+                                                                                        : "";
   return fmt::format(
-      "model: {{preset: {}}}\ncluster: {{profile: clusters/{}.yaml, gpus_per_node: {}}}\ntraining:\n  sequence_length: {}\n  micro_batch_size: {}\n"
-      "  gradient_accumulation_steps: {}\n  precision: {}\n  activation_checkpointing: {}\n  loss: {}\n  compile: {}\n  optimizer: {{name: adamw, implementation: {}}}\n"
+      "model: {{preset: {}}}\ncluster: {{profile: clusters/{}.yaml, gpus_per_node: {}}}\ntraining:\n  sequence_length: {}\n  "
+      "micro_batch_size: {}\n"
+      "  gradient_accumulation_steps: {}\n  precision: {}\n  activation_checkpointing: {}\n  loss: {}\n  compile: {}\n  optimizer: {{name: "
+      "adamw, implementation: {}}}\n"
       "strategy: {{name: {}{}}}\n",
-      models.at(row.at("model_id")), has(row.at("gpu"), "A100") ? "a100-sxm-80" : "h100-sxm", row.at("n_gpus"), row.at("seq_len"), row.at("micro_batch"),
-      std::min(4, std::stoi(row.at("grad_accum"))),
-      has(row.at("master_dtype"), "bf16-true") ? "pure-bf16" : "{parameters: bf16, gradients: bf16, reduce: fp32, master: fp32}", checkpointing.at(row.at("act_ckpt")),
-      has(row.at("notes"), "chunked") ? "{chunked: 8}" : "cross_entropy", row.at("compile") == "yes" ? "true" : "false",
-      has(row.at("optimizer"), "fused") ? "fused" : "foreach", strategy, option);
+      models.at(row.at("model_id")), has(row.at("gpu"), "A100") ? "a100-sxm-80" : "h100-sxm", row.at("n_gpus"), row.at("seq_len"),
+      row.at("micro_batch"), std::min(4, std::stoi(row.at("grad_accum"))),
+      has(row.at("master_dtype"), "bf16-true") ? "pure-bf16" : "{parameters: bf16, gradients: bf16, reduce: fp32, master: fp32}",
+      checkpointing.at(row.at("act_ckpt")), has(row.at("notes"), "chunked") ? "{chunked: 8}" : "cross_entropy",
+      row.at("compile") == "yes" ? "true" : "false", has(row.at("optimizer"), "fused") ? "fused" : "foreach", strategy, option);
 }
 
 double median(std::vector<double> values) {

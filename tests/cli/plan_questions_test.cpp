@@ -92,7 +92,8 @@ TEST(PlanQuestions, TheBestBucketIsTheFastestOfThoseThatWereTried) {
 }
 
 TEST(PlanQuestions, OptionsAreTriedOnTheBestOfThoseBeforeThem) {
-  const Scenario base = value_or_throw(vary(load("does-not-scale"), {"strategy={name: fsdp2}", "cluster.nodes=4", "cluster.nic_bandwidth=25 Gbit/s"}));
+  const Scenario base =
+      value_or_throw(vary(load("does-not-scale"), {"strategy={name: fsdp2}", "cluster.nodes=4", "cluster.nic_bandwidth=25 Gbit/s"}));
   const TunedOptions tuned = tune_options(base);
   std::vector<std::string> names;
   for (const TriedOption& option : tuned.tried) names.push_back(option.name);

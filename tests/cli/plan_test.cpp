@@ -122,7 +122,8 @@ TEST(PlanAnswers, TheLargestMicroBatchIsTheLastThatFits) {
   EXPECT_FALSE(fits(*largest + 1));
   EXPECT_FALSE(largest_micro_batch(small("", "1 GiB")).has_value());
   const Plan plan = make_plan(small("plan: {nodes: [1], strategies: [fsdp2]}\n"));
-  EXPECT_TRUE(plan.answers[2].answer.starts_with(grouped(*largest) + " sequences (" + grouped(*largest * 1024) + " tokens)")) << plan.answers[2].answer;
+  EXPECT_TRUE(plan.answers[2].answer.starts_with(grouped(*largest) + " sequences (" + grouped(*largest * 1024) + " tokens)"))
+      << plan.answers[2].answer;
 }
 
 TEST(PlanAnswers, EveryAnswerHasAReason) {
@@ -159,14 +160,16 @@ TEST(PlanAnswers, NumbersOfGpusThatDoNotDivideTheBatchAreNamed) {
 
 // What is said to do does, and a node less does not.
 TEST(PlanAnswers, WhereNothingFitsTheNumberThatWouldIsNamed) {
-  const Scenario base = small("plan: {nodes: [1], strategies: [fsdp2], activation_checkpointing: [full], hybrid: false, global_batch: 4}\n", "1.58 GiB");
+  const Scenario base =
+      small("plan: {nodes: [1], strategies: [fsdp2], activation_checkpointing: [full], hybrid: false, global_batch: 4}\n", "1.58 GiB");
   const Plan plan = make_plan(base);
   ASSERT_FALSE(plan.time.has_value());
   ASSERT_TRUE(plan.gpus_beyond.has_value());
   const auto fits = [&](std::int64_t nodes) {
     for (const std::string keep : {"true", "false"}) {
-      const auto job = vary(base, {"cluster.nodes=" + std::to_string(nodes), "training.micro_batch_size=1", "training.gradient_accumulation_steps=1",
-                                   "training.activation_checkpointing=full", "strategy.reshard_after_forward=" + keep});
+      const auto job =
+          vary(base, {"cluster.nodes=" + std::to_string(nodes), "training.micro_batch_size=1", "training.gradient_accumulation_steps=1",
+                      "training.activation_checkpointing=full", "strategy.reshard_after_forward=" + keep});
       if (job && simulate_scenario(*job).memory.fits) return true;
     }
     return false;
@@ -180,7 +183,8 @@ TEST(PlanAnswers, WhereNothingFitsTheNumberThatWouldIsNamed) {
 
 // The bandwidth that is named leaves at most 1 % of the step exposed; five percent less does not.
 TEST(PlanAnswers, TheBandwidthThatIsNamedHidesTheCommunication) {
-  const Scenario job = value_or_throw(vary(small("", "80 GiB"), {"cluster.nic_bandwidth=10 Gbit/s", "training.micro_batch_size=32", "training.gradient_accumulation_steps=1"}));
+  const Scenario job = value_or_throw(vary(
+      small("", "80 GiB"), {"cluster.nic_bandwidth=10 Gbit/s", "training.micro_batch_size=32", "training.gradient_accumulation_steps=1"}));
   const std::string text = bandwidth_to_hide(job);
   const std::size_t at = text.find("would need ");
   ASSERT_NE(at, std::string::npos) << text;
@@ -195,7 +199,8 @@ TEST(PlanAnswers, TheBandwidthThatIsNamedHidesTheCommunication) {
 }
 
 TEST(PlanAnswers, SlowLinksInsideANodeAreABottleneckToo) {
-  const Scenario job = value_or_throw(vary(small("", "80 GiB"), {"cluster.nodes=1", "cluster.ring_bandwidth=2 GB/s", "training.gradient_accumulation_steps=1"}));
+  const Scenario job = value_or_throw(
+      vary(small("", "80 GiB"), {"cluster.nodes=1", "cluster.ring_bandwidth=2 GB/s", "training.gradient_accumulation_steps=1"}));
   const Answer network = network_answer(job), mover = mover_answer(job);
   EXPECT_EQ(network.answer, "yes, inside the node");
   EXPECT_NE(network.why.find("with the ring inside the node twice as fast "), std::string::npos) << network.why;
@@ -204,8 +209,9 @@ TEST(PlanAnswers, SlowLinksInsideANodeAreABottleneckToo) {
 
 // Keeping the activations of 8 sequences shortens the step, but on a GPU that is full with recomputation they do not fit.
 TEST(PlanAnswers, WhatDoesNotFitMovesNothing) {
-  const Scenario roomy = value_or_throw(vary(small("", "80 GiB"), {"cluster.nodes=1", "training.micro_batch_size=8", "training.gradient_accumulation_steps=1",
-                                                                   "training.activation_checkpointing=full", "cluster.memory_bandwidth=1000 TB/s"}));
+  const Scenario roomy =
+      value_or_throw(vary(small("", "80 GiB"), {"cluster.nodes=1", "training.micro_batch_size=8", "training.gradient_accumulation_steps=1",
+                                                "training.activation_checkpointing=full", "cluster.memory_bandwidth=1000 TB/s"}));
   EXPECT_TRUE(mover_answer(roomy).answer.starts_with("no activation checkpointing: -")) << mover_answer(roomy).why;
   EXPECT_EQ(mover_answer(roomy).why.find(", but "), std::string::npos) << mover_answer(roomy).why;
   const double need = static_cast<double>(simulate_scenario(roomy).memory.device_peak.value());
@@ -218,9 +224,11 @@ TEST(PlanAnswers, WhatDoesNotFitMovesNothing) {
 
 TEST(PlanAnswers, MoneyComesFirstWhereMoneyIsAsked) {
   const Plan plan = make_plan(small("plan: {nodes: [1], strategies: [fsdp2], tokens: 2e9, price_per_gpu_hour: 2}\n"));
-  const auto cost = std::find_if(plan.answers.begin(), plan.answers.end(), [](const Answer& a) { return a.question.starts_with("How much"); });
+  const auto cost =
+      std::find_if(plan.answers.begin(), plan.answers.end(), [](const Answer& a) { return a.question.starts_with("How much"); });
   ASSERT_NE(cost, plan.answers.end());
-  EXPECT_TRUE(cost->answer.starts_with("$" + whole_text(*plan.cost->economics.cost) + ": " + whole_text(plan.cost->economics.gpu_hours) + " GPU-hours, "))
+  EXPECT_TRUE(cost->answer.starts_with("$" + whole_text(*plan.cost->economics.cost) + ": " + whole_text(plan.cost->economics.gpu_hours) +
+                                       " GPU-hours, "))
       << cost->answer;
   EXPECT_TRUE(cost->why.starts_with("a GPU-hour costs $2.00; 2 billion tokens in ")) << cost->why;
 }
@@ -235,7 +243,8 @@ TEST(PlanAnswers, ADeadlineTakesTheFewestGpusThatMeetIt) {
   const Plan plan = make_plan(small(block + fmt::format("{}", days) + "}\n"));
   ASSERT_TRUE(plan.deadline.has_value());
   EXPECT_EQ(plan.deadline->evaluated.gpus(), free.pareto.back().evaluated.gpus());
-  const auto said = std::find_if(plan.answers.begin(), plan.answers.end(), [](const Answer& a) { return a.question.starts_with("How many GPUs end"); });
+  const auto said =
+      std::find_if(plan.answers.begin(), plan.answers.end(), [](const Answer& a) { return a.question.starts_with("How many GPUs end"); });
   ASSERT_NE(said, plan.answers.end());
   EXPECT_TRUE(said->answer.starts_with(grouped(plan.deadline->evaluated.gpus()) + ": ")) << said->answer;
   EXPECT_FALSE(make_plan(small(block + "1e-6}\n")).deadline.has_value());
@@ -282,13 +291,15 @@ TEST(PlanRequest, MistakesAreToldWhereTheyStand) {
   EXPECT_NE(problem("{strategies: [fsdp9]}").find("fsdp9"), std::string::npos);
   EXPECT_NE(problem("{nodes: []}").find("at least one"), std::string::npos);
   EXPECT_NE(problem("{global_batch: 0}").find("plan.yaml"), std::string::npos);
-  EXPECT_NE(problem("{activation_checkpointing: [full, fulll]}").find("plan.yaml:5:41"), std::string::npos) << problem("{activation_checkpointing: [full, fulll]}");
+  EXPECT_NE(problem("{activation_checkpointing: [full, fulll]}").find("plan.yaml:5:41"), std::string::npos)
+      << problem("{activation_checkpointing: [full, fulll]}");
   EXPECT_EQ(problem("{activation_checkpointing: [full, {every: 2}]}"), "accepted");
   EXPECT_NE(problem("{node_mtbf: 0 s}").find("node_mtbf must be more than 0"), std::string::npos);
   EXPECT_NE(problem("{checkpoint_bandwidth: 0 B/s}").find("must be more than 0"), std::string::npos);
   EXPECT_NE(problem("{checkpoint_interval: 0 s}").find("must be more than 0"), std::string::npos);
   EXPECT_EQ(problem("{restart: 0 s}"), "accepted");
-  EXPECT_NE(problem("{nodes: [4, 8388608]}").find("plan.yaml:5:19: error: 8,388,608 nodes of 4 GPUs are more than 16,777,216 GPUs"), std::string::npos);
+  EXPECT_NE(problem("{nodes: [4, 8388608]}").find("plan.yaml:5:19: error: 8,388,608 nodes of 4 GPUs are more than 16,777,216 GPUs"),
+            std::string::npos);
 }
 
 // Rings leave NVLink at the second node; a slow network makes that the cliff.

@@ -129,7 +129,7 @@ TEST_F(SweepPlanTest, TheLastKeyVariesFastestAndListRowsChangeTogether) {
   EXPECT_EQ(row[1]->text, "8");
   EXPECT_EQ(row[2]->text, "fsdp2");
   EXPECT_EQ(row[3]->text, "2");
-  const Node tree = plan->scenario(10);
+  const ConfigNode tree = plan->scenario(10);
   EXPECT_EQ(tree.find("training")->find("sequence_length")->text, "32");
   EXPECT_EQ(tree.find("training")->find("micro_batch_size")->text, "2");
   EXPECT_EQ(tree.find("strategy")->find("name")->text, "fsdp2");
@@ -145,11 +145,14 @@ TEST_F(SweepPlanTest, MistakesAreToldWhereTheyStand) {
   EXPECT_NE(problem("base: base.yaml\ngird: {a: [1]}\n").find("gird"), std::string::npos);
   EXPECT_NE(problem("base: nowhere.yaml\ngrid: {a.b: [1]}\n").find("sweep.yaml:1:7"), std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {training: [{}], training.dropout: [0.1]}\n").find("independently"), std::string::npos);
-  EXPECT_NE(problem("base: base.yaml\ngrid: {a.b: [1]}\nlist: [{a.b: 1}]\n").find("sweep.yaml:2:8: error: 'a.b' stands in the grid and in the list"),
+  EXPECT_NE(problem("base: base.yaml\ngrid: {a.b: [1]}\nlist: [{a.b: 1}]\n")
+                .find("sweep.yaml:2:8: error: 'a.b' stands in the grid and in the list"),
             std::string::npos);
-  EXPECT_NE(problem("base: base.yaml\ngrid: {cluster.nodez: [1]}\n").find("sweep.yaml:2:24: error: unknown key 'nodez'"), std::string::npos);
+  EXPECT_NE(problem("base: base.yaml\ngrid: {cluster.nodez: [1]}\n").find("sweep.yaml:2:24: error: unknown key 'nodez'"),
+            std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {strategy.bucket_cap_md: [1]}\n").find("did you mean 'bucket_cap_mb'?"), std::string::npos);
-  EXPECT_EQ(problem("base: base.yaml\ngrid: {strategy.name: [fsdp2, ddp], strategy.bucket_cap_mb: [25]}\n"), "accepted");  // one of them has it
+  EXPECT_EQ(problem("base: base.yaml\ngrid: {strategy.name: [fsdp2, ddp], strategy.bucket_cap_mb: [25]}\n"),
+            "accepted");  // one of them has it
   EXPECT_NE(problem("base: base.yaml\nlist: [{a: 1}, {b: 1}]\n").find("lacks the key 'a'"), std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {a: 1}\n").find("needs a list"), std::string::npos);
   EXPECT_NE(problem("base: base.yaml\ngrid: {a: [1]}\ncolumns: [step.time]\n").find("step.time_s"), std::string::npos);
@@ -173,8 +176,9 @@ TEST_F(SweepPlanTest, ABadCornerOfTheGridIsARowWithItsError) {
 TEST_F(SweepPlanTest, RowsWithErrorsAreCounted) {
   write("base.yaml", base_text);
   for (const std::string name : {"out.csv", "out.jsonl"}) {
-    const auto plan = load_sweep(write("sweep.yaml", "base: base.yaml\ngrid: {training.activation_checkpointing: [{every: 2}, full, 'a\"b,c'], "
-                                                     "training.micro_batch_size: [1, -1]}\ncolumns: [world_size]\n"),
+    const auto plan = load_sweep(write("sweep.yaml",
+                                       "base: base.yaml\ngrid: {training.activation_checkpointing: [{every: 2}, full, 'a\"b,c'], "
+                                       "training.micro_batch_size: [1, -1]}\ncolumns: [world_size]\n"),
                                  simulate_columns());
     ASSERT_TRUE(plan.has_value()) << plan.error().text();
     const RowFormat format = name == "out.csv" ? RowFormat::csv : RowFormat::json_lines;
@@ -194,10 +198,11 @@ TEST(SweepProgress, TellsSpeedAndWhatIsLeft) {
 
 TEST_F(SweepPlanTest, KeysThatChangeOnlySpeedsVaryFastestInTheOrderOfSimulationThenThoseOfTheBatch) {
   write("base.yaml", base_text);
-  const auto plan = load_sweep(write("sweep.yaml",
-                                     "base: base.yaml\ngrid:\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n  training.micro_batch_size: [1, 2, 4]\n"
-                                     "  strategy.name: [ddp, fsdp2]\n  cluster.nodes: [1, 2]\n"),
-                               simulate_columns());
+  const auto plan =
+      load_sweep(write("sweep.yaml",
+                       "base: base.yaml\ngrid:\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n  training.micro_batch_size: [1, 2, 4]\n"
+                       "  strategy.name: [ddp, fsdp2]\n  cluster.nodes: [1, 2]\n"),
+                 simulate_columns());
   ASSERT_TRUE(plan.has_value()) << plan.error().text();
   std::vector<std::uint64_t> rows;
   for (std::uint64_t position = 0; position < plan->size; ++position) rows.push_back(plan->row_at(position));
@@ -210,15 +215,15 @@ TEST_F(SweepPlanTest, KeysThatChangeOnlySpeedsVaryFastestInTheOrderOfSimulationT
 /// Neighbours share blocks, models, schedules and machines: none of that may show.
 TEST_F(SweepPlanTest, RowsAreWhatTheyWouldBeAlone) {
   write("base.yaml", base_text);
-  const auto plan = load_sweep(
-      write("sweep.yaml",
-            "base: base.yaml\ngrid:\n  training.micro_batch_size: [1, 2, 0]\n"
-            "  strategy: [{name: ddp}, {name: ddp, bucket_cap_mb: 1}, {name: fsdp2}, {name: zero3, semantics: textbook}]\n"
-            "  cluster.nodes: [1, 2]\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n"
-            "list:\n  - {cluster.gpu.overlap_slowdown: 0, training.sequence_length: 16, cluster.gpu.capacity: 80 GiB}\n"
-            "  - {cluster.gpu.overlap_slowdown: 0.5, training.sequence_length: 32, cluster.gpu.capacity: 80 GiB}\n"
-            "  - {cluster.gpu.overlap_slowdown: 0.5, training.sequence_length: 32, cluster.gpu.capacity: 512 MiB}\n"),
-      simulate_columns());
+  const auto plan =
+      load_sweep(write("sweep.yaml",
+                       "base: base.yaml\ngrid:\n  training.micro_batch_size: [1, 2, 0]\n"
+                       "  strategy: [{name: ddp}, {name: ddp, bucket_cap_mb: 1}, {name: fsdp2}, {name: zero3, semantics: textbook}]\n"
+                       "  cluster.nodes: [1, 2]\n  cluster.nic_bandwidth: [1 GB/s, 2 GB/s]\n"
+                       "list:\n  - {cluster.gpu.overlap_slowdown: 0, training.sequence_length: 16, cluster.gpu.capacity: 80 GiB}\n"
+                       "  - {cluster.gpu.overlap_slowdown: 0.5, training.sequence_length: 32, cluster.gpu.capacity: 80 GiB}\n"
+                       "  - {cluster.gpu.overlap_slowdown: 0.5, training.sequence_length: 32, cluster.gpu.capacity: 512 MiB}\n"),
+                 simulate_columns());
   ASSERT_TRUE(plan.has_value()) << plan.error().text();
   SweepRows shared(*plan, RowFormat::json_lines);
   for (std::uint64_t position = 0; position < plan->size; ++position) {
@@ -267,7 +272,8 @@ class SweepProcess : public SweepTest {
 
   pid_t start(const std::string& sweep, const std::string& output, Variables variables = {}, std::vector<std::string> launcher = {}) {
     std::vector<std::string> words = std::move(launcher);
-    for (const std::string& word : {std::string(SHARDSIM_EXECUTABLE), std::string("sweep"), sweep, std::string("-o"), output}) words.push_back(word);
+    for (const std::string& word : {std::string(SHARDSIM_EXECUTABLE), std::string("sweep"), sweep, std::string("-o"), output})
+      words.push_back(word);
     if (variables.empty()) words.insert(words.end(), {"--jobs", "2"});
     std::vector<char*> arguments, environment;
     for (auto& word : words) arguments.push_back(word.data());
@@ -283,7 +289,8 @@ class SweepProcess : public SweepTest {
   std::vector<pid_t> start_ranks(int size, const std::string& sweep, const std::string& output) {
     std::vector<pid_t> ranks;
     for (int rank = 0; rank < size; ++rank)
-      ranks.push_back(start(sweep, output, {"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=" + std::to_string(size)}));
+      ranks.push_back(
+          start(sweep, output, {"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=" + std::to_string(size)}));
     return ranks;
   }
   static int wait(pid_t pid) {

@@ -51,7 +51,8 @@ TEST(DeviceNames, BracketsHoldRangesAndLists) {
   EXPECT_THAT(*device_names("gpu[0-2]"), ElementsAre("gpu0", "gpu1", "gpu2"));
   EXPECT_THAT(*device_names("nic[0,4-5]"), ElementsAre("nic0", "nic4", "nic5"));
   EXPECT_THAT(*device_names("spine0"), ElementsAre("spine0"));
-  for (const char* bad : {"", "gpu[", "gpu[]", "gpu[3-1]", "gpu[0-2]x", "gpu[a]", "g pu", "gpu[0-99999999]"}) EXPECT_FALSE(device_names(bad)) << bad;
+  for (const char* bad : {"", "gpu[", "gpu[]", "gpu[3-1]", "gpu[0-2]x", "gpu[a]", "g pu", "gpu[0-99999999]"})
+    EXPECT_FALSE(device_names(bad)) << bad;
 }
 
 TEST(ClusterGraph, TwoLinesExpandToGpusSwitchesAndNics) {
@@ -99,9 +100,9 @@ TEST(ClusterGraph, PathsBetweenLeavesAreSplitOverTheSpines) {
   // 2 nodes x 8 NICs x 50 GB/s / 4 over two spines.
   EXPECT_DOUBLE_EQ(graph->network().links[0].capacity.base(), 100e9);
   LinkLoads loads(graph->link_count(), 0);
-  EXPECT_DOUBLE_EQ(graph->load_across(0, 1, 0, 1, loads).base(), 5e-6);   // under one leaf
-  EXPECT_DOUBLE_EQ(graph->load_across(0, 2, 0, 1, loads).base(), 7e-6);   // up to a spine and down
-  EXPECT_EQ(std::ranges::count(loads, 0.5), 4);                           // leaf0 to both spines, both spines to leaf1
+  EXPECT_DOUBLE_EQ(graph->load_across(0, 1, 0, 1, loads).base(), 5e-6);  // under one leaf
+  EXPECT_DOUBLE_EQ(graph->load_across(0, 2, 0, 1, loads).base(), 7e-6);  // up to a spine and down
+  EXPECT_EQ(std::ranges::count(loads, 0.5), 4);                          // leaf0 to both spines, both spines to leaf1
 }
 
 TEST(ClusterGraph, ScatteredNodesStandOnDifferentLeaves) {

@@ -13,7 +13,9 @@ using testing::ElementsAre;
 const std::vector<ParameterShape> shapes{{5, 2}, {3, 1}, {4, 1}};
 const std::vector<ParameterId> all{ParameterId{0}, ParameterId{1}, ParameterId{2}};
 
-Piece piece(int parameter, std::int64_t first, std::int64_t count, std::int64_t offset) { return {ParameterId{parameter}, first, count, offset}; }
+Piece piece(int parameter, std::int64_t first, std::int64_t count, std::int64_t offset) {
+  return {ParameterId{parameter}, first, count, offset};
+}
 
 TEST(Layout, NoneAlignsStartsAndPadsTheWhole) {
   const Layout layout{.align = 4, .multiple = 7};
@@ -74,8 +76,8 @@ TEST(Layout, StrideSelectsThePartOfRanksThatAreNotNeighbours) {
 }
 
 TEST(Layout, OverlapsAreTheIntersection) {
-  const Layout flat{.partition = Layout::Partition::flat, .shard = true, .n = 2};        // rank 0: p0[0..8]
-  const Layout rows{.partition = Layout::Partition::rows, .shard = true, .n = 2};        // rank 1: p0[6..9], p1[2], p2[2..3]
+  const Layout flat{.partition = Layout::Partition::flat, .shard = true, .n = 2};  // rank 0: p0[0..8]
+  const Layout rows{.partition = Layout::Partition::rows, .shard = true, .n = 2};  // rank 1: p0[6..9], p1[2], p2[2..3]
   const auto found = overlaps(expand(flat, all, shapes, 0).pieces, expand(rows, all, shapes, 1).pieces);
   EXPECT_THAT(found, ElementsAre(Overlap{ParameterId{0}, 6, 3, 6, 0}));
 }
@@ -88,7 +90,8 @@ TEST(Layout, ShardsCoverEveryElementOnce) {
       std::vector<std::vector<int>> owners{std::vector<int>(10), std::vector<int>(3), std::vector<int>(4)};
       for (int rank = 0; rank < n; ++rank)
         for (const Piece& p : expand(layout, all, shapes, rank).pieces)
-          for (std::int64_t i = 0; i < p.count; ++i) ++owners[static_cast<std::size_t>(p.parameter.index)][static_cast<std::size_t>(p.first + i)];
+          for (std::int64_t i = 0; i < p.count; ++i)
+            ++owners[static_cast<std::size_t>(p.parameter.index)][static_cast<std::size_t>(p.first + i)];
       for (const auto& parameter : owners) EXPECT_THAT(parameter, testing::Each(1)) << n;
     }
 }

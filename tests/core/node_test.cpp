@@ -13,10 +13,10 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-Node yaml(const std::string& text) {
+ConfigNode yaml(const std::string& text) {
   auto node = read_yaml({"s.yaml", text});
   EXPECT_TRUE(node) << node.error().text();
-  return node.value_or(Node{});
+  return node.value_or(ConfigNode{});
 }
 
 std::string yaml_error(const std::string& text, const ReadLimits& limits = {}) {
@@ -32,30 +32,30 @@ std::string json_error(const std::string& text, const ReadLimits& limits = {}) {
 std::string place(const Where& where) { return std::to_string(where.line) + ":" + std::to_string(where.column); }
 
 TEST(Yaml, RemembersWhereEverythingStands) {
-  const Node root = yaml("# comment\nmodel:\n  preset: 'llama'\n  layers: [1, {a: b}]\nnone:\n");
+  const ConfigNode root = yaml("# comment\nmodel:\n  preset: 'llama'\n  layers: [1, {a: b}]\nnone:\n");
   ASSERT_EQ(root.entries.size(), 2u);
   EXPECT_EQ(place(root.entries[0].where), "2:1");
-  const Node& model = *root.find("model");
+  const ConfigNode& model = *root.find("model");
   EXPECT_EQ(place(model.entries[0].where), "3:3");
   EXPECT_EQ(place(model.find("preset")->where), "3:11");
   EXPECT_TRUE(model.find("preset")->quoted);
-  const Node& layers = *model.find("layers");
+  const ConfigNode& layers = *model.find("layers");
   EXPECT_EQ(place(layers.items[1].find("a")->where), "4:19");
   EXPECT_FALSE(layers.items[0].quoted);
-  EXPECT_EQ(root.find("none")->kind, Node::Kind::null);
+  EXPECT_EQ(root.find("none")->kind, ConfigNode::Kind::null);
   EXPECT_EQ(root.find("absent"), nullptr);
 }
 
 TEST(Yaml, ExpandsAliases) {
-  const Node root = yaml("a: &x {k: [1, 2]}\nb: *x\nc: &y 5\nd: *y\n");
+  const ConfigNode root = yaml("a: &x {k: [1, 2]}\nb: *x\nc: &y 5\nd: *y\n");
   EXPECT_EQ(root.find("b")->find("k")->items[1].text, "2");
   EXPECT_EQ(root.find("d")->text, "5");
 }
 
 TEST(Yaml, EmptyIsNull) {
-  EXPECT_EQ(yaml("").kind, Node::Kind::null);
+  EXPECT_EQ(yaml("").kind, ConfigNode::Kind::null);
   EXPECT_EQ(place(yaml("# nothing\n").where), "1:1");
-  EXPECT_EQ(yaml("~\n").kind, Node::Kind::null);
+  EXPECT_EQ(yaml("~\n").kind, ConfigNode::Kind::null);
 }
 
 TEST(Yaml, RefusesWhatReadersDisagreeOn) {
@@ -109,12 +109,12 @@ TEST(Json, RemembersWhereEverythingStands) {
   EXPECT_EQ(place(root->where), "1:1");
   EXPECT_EQ(root->entries[0].key, "a\"b");
   EXPECT_EQ(place(root->entries[0].where), "2:3");
-  const Node& list = root->entries[0].value;
+  const ConfigNode& list = root->entries[0].value;
   EXPECT_EQ(place(list.where), "2:11");
   EXPECT_EQ(list.items[0].text, "1.50");  // as written
   EXPECT_EQ(list.items[1].text, "-2e3");
   EXPECT_EQ(place(list.items[2].where), "2:24");
-  EXPECT_EQ(root->find("n")->kind, Node::Kind::null);
+  EXPECT_EQ(root->find("n")->kind, ConfigNode::Kind::null);
   EXPECT_EQ(place(root->entries[2].where), "3:14");
   EXPECT_EQ(root->find("t")->text, "x\ny");
   EXPECT_TRUE(root->find("t")->quoted);
@@ -144,7 +144,7 @@ TEST(Source, SaysWhyAFileCannotBeRead) {
 }
 
 TEST(Override, PutsAValueAtAPath) {
-  const Node root = yaml("training: {micro_batch_size: 1}\nlayers: [{a: 1}, {a: 2}]\n");
+  const ConfigNode root = yaml("training: {micro_batch_size: 1}\nlayers: [{a: 1}, {a: 2}]\n");
   const auto changed = with_override(root, "training.micro_batch_size=2");
   ASSERT_TRUE(changed);
   EXPECT_EQ(changed->find("training")->find("micro_batch_size")->text, "2");
@@ -153,11 +153,11 @@ TEST(Override, PutsAValueAtAPath) {
   EXPECT_EQ(with_override(root, "layers.1.a=7")->find("layers")->items[1].find("a")->text, "7");
   EXPECT_EQ(with_override(root, "new.map.key=[1, 2]")->find("new")->find("map")->find("key")->items.size(), 2u);
   EXPECT_EQ(with_override(root, "model.path=a=b.c")->find("model")->find("path")->text, "a=b.c");
-  EXPECT_EQ(with_override(root, "training=")->find("training")->kind, Node::Kind::null);
+  EXPECT_EQ(with_override(root, "training=")->find("training")->kind, ConfigNode::Kind::null);
 }
 
 TEST(Override, RefusesAPathThatLeadsNowhere) {
-  const Node root = yaml("precision: mixed\nlayers: [1]\n");
+  const ConfigNode root = yaml("precision: mixed\nlayers: [1]\n");
   const auto error = [&](const char* assignment) {
     const auto changed = with_override(root, assignment);
     return changed ? "set without a problem" : changed.error().text();
@@ -173,7 +173,7 @@ TEST(Override, RefusesAPathThatLeadsNowhere) {
 
 class Scalars : public testing::Test {
  protected:
-  Node value(const std::string& text) { return *yaml("k: " + text).find("k"); }
+  ConfigNode value(const std::string& text) { return *yaml("k: " + text).find("k"); }
   std::string error() const { return problems.text(); }
   Problems problems;
 };
@@ -209,7 +209,7 @@ TEST_F(Scalars, ThatAreSomethingElseAreProblems) {
 }
 
 TEST(MapReader, ReportsUnknownKeysWithTheNearest) {
-  const Node root = yaml("micro_batch_sise: 1\nnodes: null\nname: x\n");
+  const ConfigNode root = yaml("micro_batch_sise: 1\nnodes: null\nname: x\n");
   Problems problems;
   MapReader reader(root, problems, "training");
   EXPECT_EQ(reader.integer("micro_batch_size", 3, 1), 3);
@@ -224,7 +224,7 @@ TEST(MapReader, ReportsUnknownKeysWithTheNearest) {
 }
 
 TEST(MapReader, AChoiceIsOneOfItsWords) {
-  const Node root = yaml("good: full\nbad: ful\nworse: [full]\n");
+  const ConfigNode root = yaml("good: full\nbad: ful\nworse: [full]\n");
   Problems problems;
   MapReader reader(root, problems, "training");
   EXPECT_EQ(reader.choice("good", {"none", "full"}, "none"), "full");
@@ -236,7 +236,7 @@ TEST(MapReader, AChoiceIsOneOfItsWords) {
 }
 
 TEST(MapReader, AListIsNoMap) {
-  const Node root = yaml("[1, 2]");
+  const ConfigNode root = yaml("[1, 2]");
   Problems problems;
   MapReader reader(root, problems, "strategy");
   EXPECT_EQ(reader.require("name"), nullptr);

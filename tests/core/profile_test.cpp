@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-Node tree(const std::string& text) {
+ConfigNode tree(const std::string& text) {
   auto node = read_yaml(Source{"p.yaml", text});
   EXPECT_TRUE(node) << node.error().text();
   return *node;
@@ -76,16 +76,19 @@ TEST(Profile, ReportsUnknownMissingAndNonPositiveKeysTogether) {
 
 TEST(Profile, SegmentsMustCoverEverySizeOnce) {
   const std::string head = minimal() + "collectives:\n  - collective: all_gather\n    ranks: 4\n    segments:\n";
-  EXPECT_THAT(profile_problems(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"), HasSubstr("the last segment has no 'limit'"));
-  EXPECT_THAT(profile_problems(head + "      - {limit: 2 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"
-                                 "      - {alpha: 1 us, algbw: 1 GB/s}\n"),
-              HasSubstr("p.yaml:15:9: error: 'limit' must be above"));
+  EXPECT_THAT(profile_problems(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"),
+              HasSubstr("the last segment has no 'limit'"));
+  EXPECT_THAT(
+      profile_problems(head + "      - {limit: 2 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n"
+                              "      - {alpha: 1 us, algbw: 1 GB/s}\n"),
+      HasSubstr("p.yaml:15:9: error: 'limit' must be above"));
   EXPECT_EQ(profile_problems(head + "      - {limit: 1 KiB, alpha: 1 us, algbw: 1 GB/s}\n      - {alpha: 1 us, algbw: 1 GB/s}\n"), "");
 }
 
 TEST(Profile, SamplesMustRise) {
   const std::string head = minimal() + "collectives:\n  - collective: all_gather\n    ranks: 4\n    samples:\n";
-  EXPECT_THAT(profile_problems(head + "      - [2 KiB, 1 us, 1 us, 1 us, 3]\n      - [1 KiB, 1 us, 1 us, 1 us, 3]\n"), HasSubstr("sizes must rise"));
+  EXPECT_THAT(profile_problems(head + "      - [2 KiB, 1 us, 1 us, 1 us, 3]\n      - [1 KiB, 1 us, 1 us, 1 us, 3]\n"),
+              HasSubstr("sizes must rise"));
   EXPECT_THAT(profile_problems(head + "      - [2 KiB, 1 us]\n"), HasSubstr("[size, min, median, p90, repetitions]"));
 }
 
@@ -138,11 +141,11 @@ TEST(ShippedProfiles, AreTheFourOfTheContract) {
   EXPECT_THAT(names, ::testing::ElementsAre("a100-sxm-80.yaml", "b200-sxm.yaml", "h100-sxm.yaml", "h200-sxm.yaml"));
 }
 
-void expect_origins(const Node& node, const std::string& prefix, const Profile& profile) {
+void expect_origins(const ConfigNode& node, const std::string& prefix, const Profile& profile) {
   for (const Entry& entry : node.entries) {
     const std::string key = prefix.empty() ? entry.key : prefix + "." + entry.key;
     if (key == "origins" || key == "name" || key == "description" || key == "collectives") continue;
-    if (entry.value.kind == Node::Kind::map) {
+    if (entry.value.kind == ConfigNode::Kind::map) {
       expect_origins(entry.value, key, profile);
     } else {
       EXPECT_FALSE(origin_of(profile, key).empty()) << profile.file << ": " << key << " has no origin";

@@ -12,13 +12,15 @@ CollectiveFit::Sample sample(std::int64_t size, double us) {
 }
 
 TEST(NonDecreasing, PoolsAdjacentViolators) {
-  EXPECT_THAT(non_decreasing({1, 3, 2, 2, 5}), ::testing::ElementsAre(1, ::testing::DoubleEq(7.0 / 3), ::testing::DoubleEq(7.0 / 3), ::testing::DoubleEq(7.0 / 3), 5));
+  EXPECT_THAT(non_decreasing({1, 3, 2, 2, 5}),
+              ::testing::ElementsAre(1, ::testing::DoubleEq(7.0 / 3), ::testing::DoubleEq(7.0 / 3), ::testing::DoubleEq(7.0 / 3), 5));
   EXPECT_THAT(non_decreasing({3, 2, 1}), ::testing::Each(::testing::DoubleEq(2)));
   EXPECT_TRUE(non_decreasing({}).empty());
 }
 
 TEST(Segments, LimitsAreInclusiveAndTimeNeverFalls) {
-  const std::vector<CollectiveSegment> segments{{kibibytes(16), microseconds(10), ByteRate{1e9}}, {std::nullopt, microseconds(1), ByteRate{100e9}}};
+  const std::vector<CollectiveSegment> segments{{kibibytes(16), microseconds(10), ByteRate{1e9}},
+                                                {std::nullopt, microseconds(1), ByteRate{100e9}}};
   EXPECT_NEAR(time_of(segments, kibibytes(16)).base(), 10e-6 + 16384e-9, 1e-15);
   EXPECT_EQ(time_of(segments, kibibytes(17)), time_of(segments, kibibytes(16)));
   EXPECT_NEAR(time_of(segments, Bytes{100'000'000}).base(), 1001e-6, 1e-12);

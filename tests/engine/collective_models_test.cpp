@@ -95,10 +95,11 @@ TEST_P(FlatRingAgainstPublished, WithinSevenPercent) {
   EXPECT_NEAR(predicted / row.milliseconds, 1.0, 0.07) << row.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, FlatRingAgainstPublished,
-                         ::testing::Values(Published{"B200 4x8, 4 GiB", 4, 4, 682, 400, 22.05}, Published{"B200 4x8, 16 GiB", 4, 16, 682, 400, 87.18},
-                                           Published{"H200 4x8, 4 GiB", 4, 4, 367, 400, 22.81}, Published{"H100 8x8, 8 GiB", 8, 8, 367, 400, 43.98},
-                                           Published{"H100 8x8, 1 GiB", 8, 1, 367, 400, 5.81}, Published{"A100 3x8, 128 MiB", 3, 0.125, 230, 100, 2.68}));
+INSTANTIATE_TEST_SUITE_P(
+    Rows, FlatRingAgainstPublished,
+    ::testing::Values(Published{"B200 4x8, 4 GiB", 4, 4, 682, 400, 22.05}, Published{"B200 4x8, 16 GiB", 4, 16, 682, 400, 87.18},
+                      Published{"H200 4x8, 4 GiB", 4, 4, 367, 400, 22.81}, Published{"H100 8x8, 8 GiB", 8, 8, 367, 400, 43.98},
+                      Published{"H100 8x8, 1 GiB", 8, 1, 367, 400, 5.81}, Published{"A100 3x8, 128 MiB", 3, 0.125, 230, 100, 2.68}));
 
 TEST(Hierarchical, LiesBetweenOverlappedAndSerial) {
   // B200 4x8, 16 GiB: 64.4 ms if the levels overlap fully, 108.5 ms one after the other (measured as one flat ring: 87.2 ms).

@@ -141,11 +141,13 @@ TEST(Account, FollowsTheAlgorithmInUse) {
   const StreamId comm = b.stream("comm");
   const CommunicatorId world = b.communicator("world", "world", 8);
   const BufferId full = b.allocate({.label = {"buffer", {}}, .dtype = DType::fp32, .pool = {}, .layout = {}, .elements = Elements{1000}});
-  b.communicate({"all_reduce", {}}, comm, {.communicator = world, .dtype = DType::fp32, .payload = Elements{1000}, .source = {}, .target = full, .offset = {}});
+  b.communicate({"all_reduce", {}}, comm,
+                {.communicator = world, .dtype = DType::fp32, .payload = Elements{1000}, .source = {}, .target = full, .offset = {}});
   b.free(full);
   const CollectivePredictor predictor(h100(1, "nvls"));
   const Traffic ring = account(b.schedule(), Elements{1000});
-  const Traffic nvls = account(b.schedule(), Elements{1000}, [&](Collective c, Bytes size, const Group& group) { return predictor.choose(c, size, group); });
+  const Traffic nvls =
+      account(b.schedule(), Elements{1000}, [&](Collective c, Bytes size, const Group& group) { return predictor.choose(c, size, group); });
   EXPECT_EQ(ring.total, Bytes{7000});
   EXPECT_EQ(ring.by_group[0].algorithm, "ring");
   EXPECT_EQ(nvls.total, Bytes{4500});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/engine/engine.hpp"
 #include "sim/schedule/schedule_builder.hpp"
 
 namespace shardsim {
@@ -69,7 +70,7 @@ TEST(Product, AWaveThatIsNotFullTakesAsLongAsAFullOne) {
 TEST(Product, MultiprocessorsTakenByACollectiveMakeASecondWave) {
   Cluster cluster = ideal();
   cluster.profile.gpu.gemm = {.launch = {}, .efficiency = 0.8, .memory_efficiency = 0.8, .tile_m = 128, .tile_n = 128, .table = {}};
-  cluster.profile.gpu.memory_bandwidth = ByteRate{1e18};  // out of the way
+  cluster.profile.gpu.memory_bandwidth = ByteRate{1e18};   // out of the way
   const MatrixProduct tiles{128 * 11, 128 * 12, 1 << 20};  // 132 of them
   cluster.profile.gpu.multiprocessors = 132;
   const Seconds alone = CostModel(cluster).product(tiles, DType::bf16);
@@ -196,7 +197,8 @@ TEST(Costs, EveryOpHasACostAndEqualOnesAreEqual) {
   const BufferId full = b.allocate(buffer);
   b.compute({"forward", {}}, id, Pass::forward, {});
   b.compute({"forward", {}}, id, Pass::forward, {});
-  b.communicate({"all_reduce", {}}, comm, {.communicator = world, .dtype = DType::fp32, .payload = Elements{1 << 20}, .source = {}, .target = full, .offset = {}});
+  b.communicate({"all_reduce", {}}, comm,
+                {.communicator = world, .dtype = DType::fp32, .payload = Elements{1 << 20}, .source = {}, .target = full, .offset = {}});
   b.copy({"zero", {}}, b.compute_stream(), {.source = {}, .target = full, .count = Elements{1 << 20}});
   b.free(full);
   const CostModel model(shipped("a100-sxm-80", 1));
@@ -232,7 +234,8 @@ TEST(Costs, OpsAreToldApartByWhateverTheirCostDependsOn) {
       for (const CopyPath path : {CopyPath::device, CopyPath::to_host})
         for (const bool add : {false, true})
           for (const std::int32_t kernels : {1, 2})
-            b.copy({"copy", {}}, comm, {.source = source, .target = target, .count = Elements{4096}, .path = path, .accumulate = add, .kernels = kernels});
+            b.copy({"copy", {}}, comm,
+                   {.source = source, .target = target, .count = Elements{4096}, .path = path, .accumulate = add, .kernels = kernels});
   const CostModel model(shipped("h100-sxm", 1));
   const auto costs = costs_of(model, b.schedule());
   for (std::size_t i = 0; i < costs.size(); ++i) {

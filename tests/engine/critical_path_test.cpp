@@ -157,7 +157,7 @@ RC_GTEST_PROP(Engine, RunAloneAsBesideTheirLikeAtChangingSpeeds, ()) {
   HandMade h;
   write(h, *moves(), 1, 0.7F);
   const std::vector<RankProgram> two{h.program(), h.program()};
-  const Machine machine{.overlap_slowdown = 0.5};
+  const ReplayOptions machine{.overlap_slowdown = 0.5};
   const Timeline alone = simulate({two.data(), 1}, machine).front();
   const Timeline beside = simulate(two, machine).front();
   RC_ASSERT(alone.end == beside.end);

@@ -45,7 +45,7 @@ using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;
 TEST(ExposedCommunication, IsWhatNoKernelCovers) {
   EXPECT_EQ(exposed({slice(0, 0, 100), slice(2, 20, 60)}), (Spans{{0, 20}, {60, 100}}));
   EXPECT_EQ(exposed({slice(0, 0, 100), slice(2, 0, 100)}), Spans{});
-  EXPECT_EQ(exposed({slice(0, 0, 100), slice(3, 90, 120)}), (Spans{{0, 90}}));   // a cast is a kernel
+  EXPECT_EQ(exposed({slice(0, 0, 100), slice(3, 90, 120)}), (Spans{{0, 90}}));  // a cast is a kernel
   EXPECT_EQ(exposed({slice(0, 0, 100), slice(4, 10, 50)}), (Spans{{0, 100}}));  // a copy to the host is none
 }
 

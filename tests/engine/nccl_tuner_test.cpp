@@ -17,7 +17,8 @@ TEST(NcclTuner, RingTimesByHand) {
   EXPECT_NEAR(nccl_time(h100, Collective::all_gather, mebibytes(512), NcclAlgorithm::ring, NcclProtocol::simple).base(),
               32.2e-6 + 536870912 / (360e9 * 8 / 7), 1e-12);
   // LL all-reduce: 6.6 + 14 * 0.6 us, min(141, 180) * 8/14 GB/s.
-  EXPECT_NEAR(nccl_time(h100, Collective::all_reduce, kibibytes(8), NcclAlgorithm::ring, NcclProtocol::ll).base(), 15e-6 + 8192 / (141e9 * 8 / 14), 1e-12);
+  EXPECT_NEAR(nccl_time(h100, Collective::all_reduce, kibibytes(8), NcclAlgorithm::ring, NcclProtocol::ll).base(),
+              15e-6 + 8192 / (141e9 * 8 / 14), 1e-12);
 }
 
 TEST(NcclTuner, SmallTakesLlAndLargeTakesSimple) {
@@ -29,7 +30,9 @@ TEST(NcclTuner, SmallTakesLlAndLargeTakesSimple) {
 
 TEST(NcclTuner, LargeAllReducesOnHopperTakeNvls) {
   EXPECT_EQ(nccl_choice(nccl_system(GpuGeneration::hopper, 8), Collective::all_reduce, gibibytes(1)).algorithm, NcclAlgorithm::nvls);
-  EXPECT_LT(nccl_time(nccl_system(GpuGeneration::ampere, 8), Collective::all_reduce, gibibytes(1), NcclAlgorithm::nvls, NcclProtocol::simple), Seconds{});
+  EXPECT_LT(
+      nccl_time(nccl_system(GpuGeneration::ampere, 8), Collective::all_reduce, gibibytes(1), NcclAlgorithm::nvls, NcclProtocol::simple),
+      Seconds{});
 }
 
 TEST(NcclTuner, ManyNodesTakeATreeForSmallAllReduces) {
@@ -38,7 +41,11 @@ TEST(NcclTuner, ManyNodesTakeATreeForSmallAllReduces) {
   EXPECT_EQ(nccl_choice(many, Collective::all_reduce, kibibytes(64)).algorithm, NcclAlgorithm::tree);
 }
 
-struct Point { std::string gpu, version, collective; std::int64_t ranks, bytes; double us; };
+struct Point {
+  std::string gpu, version, collective;
+  std::int64_t ranks, bytes;
+  double us;
+};
 
 std::vector<Point> single_node_points() {
   std::map<std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t>, double> least;
@@ -54,8 +61,12 @@ std::vector<Point> single_node_points() {
 }
 
 double ratio_of(const Point& p) {
-  const GpuGeneration generation = p.gpu.starts_with("a") ? GpuGeneration::ampere : p.gpu.starts_with("b") ? GpuGeneration::blackwell : GpuGeneration::hopper;
-  const Collective c = p.collective == "all_reduce" ? Collective::all_reduce : p.collective == "all_gather" ? Collective::all_gather : Collective::reduce_scatter;
+  const GpuGeneration generation = p.gpu.starts_with("a")   ? GpuGeneration::ampere
+                                   : p.gpu.starts_with("b") ? GpuGeneration::blackwell
+                                                            : GpuGeneration::hopper;
+  const Collective c = p.collective == "all_reduce"   ? Collective::all_reduce
+                       : p.collective == "all_gather" ? Collective::all_gather
+                                                      : Collective::reduce_scatter;
   return nccl_choice(nccl_system(generation, p.ranks), c, Bytes{p.bytes}).time.base() * 1e6 / p.us;
 }
 

@@ -21,18 +21,18 @@ struct Written {
   ScheduleBuilder b;
   StreamId side = b.stream("side");
   CommunicatorId world = b.communicator("world", "world", 8);
-  BufferId buffer = b.allocate({.dtype = DType::fp32, .elements = Elements{256}});                          // 0
-  OpId gathered = gather(512);                                                                              // 1
-  OpId first = b.compute({"a", {}}, b.work(kernel()), Pass::forward, {});                       // 2
-  OpId smaller = gather(256);                                                                               // 3
-  OpId again = b.compute({"b", {}}, WorkId{0}, Pass::backward, {});                                         // 4
+  BufferId buffer = b.allocate({.dtype = DType::fp32, .elements = Elements{256}});  // 0
+  OpId gathered = gather(512);                                                      // 1
+  OpId first = b.compute({"a", {}}, b.work(kernel()), Pass::forward, {});           // 2
+  OpId smaller = gather(256);                                                       // 3
+  OpId again = b.compute({"b", {}}, WorkId{0}, Pass::backward, {});                 // 4
 
   Written() {
-    b.wait(ScheduleBuilder::compute_stream(), smaller);                                                     // 5
-    b.free(buffer);                                                                                         // 6
-    b.host_wait({"norm", {}}, first);                                                                       // 7
-    b.update({"step", {}}, ScheduleBuilder::compute_stream(), {.work = WorkId{0}, .on_host = true});        // 8
-    gather(512);                                                                                            // 9
+    b.wait(ScheduleBuilder::compute_stream(), smaller);                                                                      // 5
+    b.free(buffer);                                                                                                          // 6
+    b.host_wait({"norm", {}}, first);                                                                                        // 7
+    b.update({"step", {}}, ScheduleBuilder::compute_stream(), {.work = WorkId{0}, .on_host = true});                         // 8
+    gather(512);                                                                                                             // 9
     b.copy({"offload", {}}, side, {.source = buffer, .target = buffer, .count = Elements{256}, .path = CopyPath::to_host});  // 10
   }
 

@@ -107,12 +107,13 @@ TEST(RingEmbedding, OneSlowCableHoldsAllRings) {
 TEST(RingEmbedding, PcieTreesShareTheirUplinks) {
   Cluster cluster = cluster_of(1, 4);
   Topology topology;
-  topology.node_links = {{"gpu[0-3]", "pcie[0-1]", ByteRate{25e9}, {}, Wiring::blocks}, {"pcie[0-1]", "host0", ByteRate{20e9}, {}, Wiring::all}};
+  topology.node_links = {{"gpu[0-3]", "pcie[0-1]", ByteRate{25e9}, {}, Wiring::blocks},
+                         {"pcie[0-1]", "host0", ByteRate{20e9}, {}, Wiring::all}};
   cluster.profile.topology = topology;
   EXPECT_NEAR(embedded(cluster, {"node", 4, 1}).inside.base(), 20e9, 1);  // one ring crosses the host once each way
   EXPECT_EQ(embedded(cluster, {"node", 4, 1}).inside_link, "node0.pcie0 to node0.host0");
   EXPECT_NEAR(embedded(cluster, {"pair", 2, 1}).inside.base(), 25e9, 1);
-  EXPECT_NEAR(embedded(cluster, {"far", 2, 2}).inside.base(), 10e9, 1);   // two rings at once do
+  EXPECT_NEAR(embedded(cluster, {"far", 2, 2}).inside.base(), 10e9, 1);  // two rings at once do
 }
 
 TEST(RingEmbedding, WithoutASwitchTheBestOrderIsFound) {

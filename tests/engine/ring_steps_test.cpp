@@ -20,7 +20,7 @@ TEST(RingLoops, FullLoopsThenOneWithTheRest) {
 
 TEST(RingLoops, SmallChunksAreOneSliceOrTwoUnequalOnes) {
   EXPECT_EQ(ring_loops(kibibytes(40), 2, 1)[0].slice, 20 << 10);
-  EXPECT_EQ(ring_loops(kibibytes(100), 2, 1)[0].slice, 32 << 10);   // chunk 50 KiB: 32 + 18
+  EXPECT_EQ(ring_loops(kibibytes(100), 2, 1)[0].slice, 32 << 10);  // chunk 50 KiB: 32 + 18
   EXPECT_EQ(ring_loops(kibibytes(200), 2, 1)[0].slice, 50 << 10);
 }
 
@@ -28,7 +28,8 @@ TEST(StepwiseRing, LimitsAreTheBandwidthAndTheLatencyTerm) {
   // alpha = 0: k / N * S / B exactly.
   EXPECT_NEAR(stepwise_ring(Collective::all_reduce, mebibytes(64), 8, {4, ByteRate{100e9}, {}, {}}).base(), 1.75 * 67108864 / 100e9, 1e-12);
   // 16 bytes a rank: k alpha and next to nothing else.
-  EXPECT_NEAR(stepwise_ring(Collective::all_gather, Bytes{128}, 8, {1, ByteRate{1e15}, microseconds(3), microseconds(5)}).base(), 26e-6, 1e-12);
+  EXPECT_NEAR(stepwise_ring(Collective::all_gather, Bytes{128}, 8, {1, ByteRate{1e15}, microseconds(3), microseconds(5)}).base(), 26e-6,
+              1e-12);
 }
 
 struct Case {
@@ -43,7 +44,8 @@ TEST_P(StepwiseAgainstExplicit, AgreeToABillionth) {
   const auto [collective, n, bytes, channels, alpha] = GetParam();
   const RingChannels ring{channels, ByteRate{25e9}, microseconds(alpha), microseconds(4)};
   const Seconds closed = stepwise_ring(collective, Bytes{bytes}, n, ring);
-  const Seconds simulated = explicit_ring(collective, Bytes{bytes}, std::vector<ByteRate>(static_cast<std::size_t>(n), ring.bandwidth), ring);
+  const Seconds simulated =
+      explicit_ring(collective, Bytes{bytes}, std::vector<ByteRate>(static_cast<std::size_t>(n), ring.bandwidth), ring);
   EXPECT_NEAR(simulated / closed, 1, 1e-9);
 }
 
@@ -52,7 +54,8 @@ std::vector<Case> cases() {
   const std::int64_t mib = 1 << 20;
   for (const Collective c : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
     for (const std::int64_t n : {2, 3, 8})
-      for (const std::int64_t per_rank : {std::int64_t{1000}, std::int64_t{20} << 10, std::int64_t{48} << 10, mib, 2 * mib, 6 * mib + 12345, 7 * mib})
+      for (const std::int64_t per_rank :
+           {std::int64_t{1000}, std::int64_t{20} << 10, std::int64_t{48} << 10, mib, 2 * mib, 6 * mib + 12345, 7 * mib})
         for (const double alpha : {0., 3., 500.}) {
           all.push_back({c, n, per_rank * n, 1, alpha});
           all.push_back({c, n, per_rank * n * 2 + 7, 2, alpha});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rings beside SimGrid (https://simgrid.org, LGPL; Debian: libsimgrid-dev), where it is installed. SimGrid shares links max-min fairly, too, but
-// by an implementation of its own: actors that send slices as messages. Its model is set to plain bandwidths: no TCP factors.
+// Rings beside SimGrid (https://simgrid.org, LGPL; Debian: libsimgrid-dev), where it is installed. SimGrid shares links max-min fairly,
+// too, but by an implementation of its own: actors that send slices as messages. Its model is set to plain bandwidths: no TCP factors.
 #include <gtest/gtest.h>
 
 #ifdef SHARDSIM_SIMGRID
@@ -51,7 +51,8 @@ void gather(int ring, int rank, Bytes payload, double* end) {
 }
 
 std::vector<double> ends_in_simgrid(const Platform& platform) {
-  std::array<std::string, 5> words{"rings", "--cfg=network/model:CM02", "--cfg=network/TCP-gamma:0", "--cfg=network/crosstraffic:0", "--log=root.thres:critical"};
+  std::array<std::string, 5> words{"rings", "--cfg=network/model:CM02", "--cfg=network/TCP-gamma:0", "--cfg=network/crosstraffic:0",
+                                   "--log=root.thres:critical"};
   std::array<char*, 5> arguments{};
   for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
   int count = static_cast<int>(words.size());
@@ -71,7 +72,8 @@ std::vector<double> ends_in_simgrid(const Platform& platform) {
   std::vector<double> ends(platform.rings.size(), 0);
   for (std::size_t r = 0; r < ends.size(); ++r)
     for (int i = 0; i < ranks; ++i)
-      s4u::Actor::create("rank", hosts[static_cast<std::size_t>(i)], [&ends, &platform, r, i] { gather(static_cast<int>(r), i, platform.rings[r], &ends[r]); });
+      s4u::Actor::create("rank", hosts[static_cast<std::size_t>(i)],
+                         [&ends, &platform, r, i] { gather(static_cast<int>(r), i, platform.rings[r], &ends[r]); });
   engine.run();
   return ends;
 }
@@ -111,10 +113,16 @@ TEST(SimGrid, AgreesOnTwoRingsThatShareEveryLink) {
   for (const Bytes payload : payloads) {
     const std::string name = "ring" + std::to_string(payload.value());
     const StreamId stream = b.stream(name);
-    const BufferId full = b.allocate({.label = {"buffer", {}}, .dtype = DType::fp32, .pool = {}, .layout = {}, .elements = Elements{payload.value() / 4}});
+    const BufferId full =
+        b.allocate({.label = {"buffer", {}}, .dtype = DType::fp32, .pool = {}, .layout = {}, .elements = Elements{payload.value() / 4}});
     b.communicate({"all_gather", {}}, stream,
-                  {.kind = Collective::all_gather, .communicator = b.communicator(name, name, ranks), .dtype = DType::fp32,
-                   .payload = Elements{payload.value() / 4}, .source = {}, .target = full, .offset = {}});
+                  {.kind = Collective::all_gather,
+                   .communicator = b.communicator(name, name, ranks),
+                   .dtype = DType::fp32,
+                   .payload = Elements{payload.value() / 4},
+                   .source = {},
+                   .target = full,
+                   .offset = {}});
   }
   for (const Op& op : b.schedule().ops) {
     OpCost cost;

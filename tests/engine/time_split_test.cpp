@@ -8,9 +8,7 @@
 namespace shardsim {
 namespace {
 
-TimeSplit split(HandMade& h) {
-  return split_time(h.program(), h.replay());
-}
+TimeSplit split(HandMade& h) { return split_time(h.program(), h.replay()); }
 
 SimTime sum(const TimeSplit& s) { return s.compute + s.optimizer + s.exposed + s.link + s.idle; }
 

@@ -59,14 +59,19 @@ TEST(KeptForBackward, CompositeGeluKeepsThreeMore) {
   EXPECT_EQ(kept(first_block(*model_of(config(composite), training)), true).value(), one_kernel);
 }
 
-// Mistral-7B with PEFT's fp32 adapters on the four projections, dropout 0.1. In units of 4,096 bytes a token: each adapter keeps its dropped
-// input in fp32 and the mask, 4 (4 + 1); norms 2 * 4; q, k and v repeated, and context 4 * 2; gate, its activation and up 3 * 7: 57. Besides,
-// the log-sum-exp of 32 heads, two 1/rms and four low-rank results of 16, all fp32: 392 bytes.
+// Mistral-7B with PEFT's fp32 adapters on the four projections, dropout 0.1. In units of 4,096 bytes a token: each adapter keeps its
+// dropped input in fp32 and the mask, 4 (4 + 1); norms 2 * 4; q, k and v repeated, and context 4 * 2; gate, its activation and up 3 *
+// 7: 57. Besides, the log-sum-exp of 32 heads, two 1/rms and four low-rank results of 16, all fp32: 392 bytes.
 TEST(KeptForBackward, AdaptersInFp32WithDropout) {
   Training training;
   training.sequence_length = 4096;
   training.precision.master = std::nullopt;
-  const Trainable lora{.all = false, .lora_rank = 16, .targets = {"q_proj", "k_proj", "v_proj", "o_proj"}, .lora_dropout = 0.1, .lora_dtype = DType::fp32, .patterns = {}};
+  const Trainable lora{.all = false,
+                       .lora_rank = 16,
+                       .targets = {"q_proj", "k_proj", "v_proj", "o_proj"},
+                       .lora_dropout = 0.1,
+                       .lora_dtype = DType::fp32,
+                       .patterns = {}};
   const auto model = model_of(*preset("mistral-7b"), training, lora);
   const LayerType& block = model->type_of((*model->layers)[2]);  // the first whose input needs a gradient
   EXPECT_EQ(kept(block).value(), (57 * 4096 + 392) * std::int64_t{4096});
@@ -90,8 +95,10 @@ TEST(KeptForBackward, MeasuredCopiesOfTheHiddenState) {
 TEST(KeptForBackward, PublishedCopiesOfTheHiddenState) {
   const fs::path path = data() / "activation_memory.csv";
   if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
-  const std::map<std::string, std::string> presets{{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"}, {"mistralai/Mistral-7B-v0.3", "mistral-7b"},
-                                                   {"deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "qwen3-8b"}, {"google/gemma-1.1-2b-it", "gemma-2b"}};
+  const std::map<std::string, std::string> presets{{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+                                                   {"mistralai/Mistral-7B-v0.3", "mistral-7b"},
+                                                   {"deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "qwen3-8b"},
+                                                   {"google/gemma-1.1-2b-it", "gemma-2b"}};
   int compared = 0;
   for (const auto& row : csv(path)) {
     const auto known = presets.find(row[0]);

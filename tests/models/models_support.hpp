@@ -12,7 +12,7 @@
 
 namespace shardsim::testing {
 
-inline Node tree(const std::string& text) {
+inline ConfigNode tree(const std::string& text) {
   auto node = read_yaml({"config.json", text});
   if (!node) throw std::runtime_error(node.error().text());
   return *node;

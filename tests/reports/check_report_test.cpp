@@ -73,9 +73,10 @@ TEST(CheckJson, FollowsTheContract) {
 }
 
 TEST(GithubAnnotations, PointAtTheLineAndEscape) {
-  EXPECT_EQ(github_annotations(sample()),
-            "::error file=a.yaml,line=31,col=5,title=traffic.total::traffic.total is 6,000, expected 4,000 = 4 * psi <within> 0.1 %25: +50 %25\n"
-            "::error file=c.yaml,title=scenario::unknown key 'strategi'\x01, found\n");
+  EXPECT_EQ(
+      github_annotations(sample()),
+      "::error file=a.yaml,line=31,col=5,title=traffic.total::traffic.total is 6,000, expected 4,000 = 4 * psi <within> 0.1 %25: +50 %25\n"
+      "::error file=c.yaml,title=scenario::unknown key 'strategi'\x01, found\n");
 }
 
 TEST(Junit, CountsBySuiteAndEscapes) {
@@ -92,7 +93,8 @@ TEST(Junit, PassesTheSchema) {
   const auto file = std::filesystem::temp_directory_path() / ("shardsim-junit-" + std::to_string(getpid()) + ".xml");
   for (const CheckCases& cases : {sample(), CheckCases{}}) {
     write_output(file.string(), junit_xml(cases));
-    const std::string command = "xmllint --nonet --noout --schema " SHARDSIM_SOURCE_DIR "/tests/support/junit.xsd " + file.string() + " 2>&1";
+    const std::string command =
+        "xmllint --nonet --noout --schema " SHARDSIM_SOURCE_DIR "/tests/support/junit.xsd " + file.string() + " 2>&1";
     EXPECT_EQ(std::system(command.c_str()), 0) << junit_xml(cases);
   }
   std::filesystem::remove(file);

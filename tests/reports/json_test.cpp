@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/base/json_value.hpp"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "sim/base/csv.hpp"
+#include "sim/base/json_value.hpp"
 
 namespace shardsim {
 namespace {

@@ -38,8 +38,10 @@ TEST(SimulateTable, FitsTheScreen) {
   SimulationResult result = sample_result();
   result.memory.fits = false;
   result.memory.peak_at = "FSDP::post_backward_reduce(model.layers.31.feed_forward.experts), backward of micro-batch 17";
-  result.traffic.textbook_differs_because = "parameters are padded to a multiple of the shard group along dimension 0, and the root stays unsharded";
-  result.warnings = {"the sequence is longer than the pretraining of the model, and so is this sentence, which goes on for more than a line"};
+  result.traffic.textbook_differs_because =
+      "parameters are padded to a multiple of the shard group along dimension 0, and the root stays unsharded";
+  result.warnings = {
+      "the sequence is longer than the pretraining of the model, and so is this sentence, which goes on for more than a line"};
   std::istringstream lines(simulate_table(result));
   std::size_t count = 0;
   for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(columns(line), line_width) << line;
@@ -54,9 +56,12 @@ TEST(SimulateTable, SaysWhatStandsBetweenTheFormulaAndThePeak) {
   std::istringstream in(simulate_table(result));
   std::string text;
   for (std::string word; in >> word;) text += word + " ";
-  EXPECT_THAT(text, HasSubstr("The formula, parameters + gradients + optimizer states, comes to 3.81 MiB; the device needs 972.00 MiB. On top: outside "
-                              "the allocator 900.00 MiB, activations 66.76 MiB, held free by the allocator 1.90 MiB, unsharded parameters 2.00 KiB. Of the "
-                              "formula 488.28 KiB are not there at the peak."));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "The formula, parameters + gradients + optimizer states, comes to 3.81 MiB; the device needs 972.00 MiB. On top: outside "
+          "the allocator 900.00 MiB, activations 66.76 MiB, held free by the allocator 1.90 MiB, unsharded parameters 2.00 KiB. Of the "
+          "formula 488.28 KiB are not there at the peak."));
 }
 
 /// Reports of one test for a narrow terminal.

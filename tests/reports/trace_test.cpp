@@ -13,18 +13,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string* text_at(const Node& event, std::string_view key) {
-  const Node* found = event.find(key);
+const std::string* text_at(const ConfigNode& event, std::string_view key) {
+  const ConfigNode* found = event.find(key);
   return found ? &found->text : nullptr;
 }
 
 TEST(ChromeTrace, IsJsonInObjectForm) {
   const auto tree = read_json(Source{"trace", chrome_trace(sample_result())});
   ASSERT_TRUE(tree) << tree.error().text();
-  const Node* events = tree->find("traceEvents");
+  const ConfigNode* events = tree->find("traceEvents");
   ASSERT_NE(events, nullptr);
   std::map<std::string, int> phases;
-  for (const Node& event : events->items) ++phases[*text_at(event, "ph")];
+  for (const ConfigNode& event : events->items) ++phases[*text_at(event, "ph")];
   // A name for the process; a name and an index for the host and two streams; two host slices and two device slices; one memory point.
   EXPECT_EQ(phases, (std::map<std::string, int>{{"M", 7}, {"X", 4}, {"C", 1}}));
 }

@@ -175,7 +175,8 @@ TEST(ImportAccelerate, Fsdp2AndDeepSpeedAndDdp) {
   EXPECT_NE(refused(import_accelerate({"a.yaml", "distributed_type: TPU\n"}, llama())).find("a.yaml:1:19"), std::string::npos);
   EXPECT_NE(refused(import_accelerate({"a.yaml", "hello: world\n"}, llama())).find("not an accelerate configuration"), std::string::npos);
   // LLM Foundry's files have a map of that name, too.
-  EXPECT_NE(refused(import_accelerate({"a.yaml", "model: {}\nfsdp_config: {sharding_strategy: FULL_SHARD}\n"}, llama())).find("not an accelerate configuration"),
+  EXPECT_NE(refused(import_accelerate({"a.yaml", "model: {}\nfsdp_config: {sharding_strategy: FULL_SHARD}\n"}, llama()))
+                .find("not an accelerate configuration"),
             std::string::npos);
 }
 

@@ -14,8 +14,8 @@ training: {sequence_length: 64}
 strategy: {name: ddp}
 )";
 
-Node tree(const std::string& assignment = {}) {
-  Node root = *read_yaml({"s.yaml", text});
+ConfigNode tree(const std::string& assignment = {}) {
+  ConfigNode root = *read_yaml({"s.yaml", text});
   return assignment.empty() ? root : *with_override(std::move(root), assignment);
 }
 

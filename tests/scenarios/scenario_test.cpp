@@ -30,7 +30,7 @@ strategy:
 )";
 
 Result<Scenario> read(const std::string& text, const std::vector<std::string>& assignments = {}) {
-  Result<Node> root = read_yaml({"s.yaml", text});
+  Result<ConfigNode> root = read_yaml({"s.yaml", text});
   for (const std::string& assignment : assignments)
     if (root) root = with_override(*root, assignment);
   if (!root) return tl::make_unexpected(root.error());
@@ -158,7 +158,8 @@ TEST(Scenario, FitsOfAReplacedNetworkAreLeftOut) {
 }
 
 TEST(Scenario, ATopologyReplacesWhatWasMeasuredAcrossIt) {
-  const Scenario s = good(changed("  nodes: 2\n", "  nodes: 2\n  all_reduce_algorithm: nvls\n  topology: {nodes_per_leaf: 1, oversubscription: 2}\n"));
+  const Scenario s =
+      good(changed("  nodes: 2\n", "  nodes: 2\n  all_reduce_algorithm: nvls\n  topology: {nodes_per_leaf: 1, oversubscription: 2}\n"));
   EXPECT_EQ(s.cluster.profile.network.all_reduce_algorithm, "nvls");
   ASSERT_TRUE(s.cluster.profile.topology);
   EXPECT_EQ(s.cluster.profile.topology->oversubscription, 2);

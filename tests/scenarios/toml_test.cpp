@@ -6,10 +6,10 @@
 namespace shardsim {
 namespace {
 
-Node read_text(const std::string& text) {
+ConfigNode read_text(const std::string& text) {
   auto result = read_toml({"t.toml", text});
   if (!result) ADD_FAILURE() << result.error().text();
-  return result ? *result : Node{};
+  return result ? *result : ConfigNode{};
 }
 
 /// "LINE:COLUMN message" of the one problem.
@@ -20,15 +20,15 @@ std::string refused(const std::string& text) {
   return std::to_string(problem.where.line) + ":" + std::to_string(problem.where.column) + " " + problem.message;
 }
 
-const Node& at(const Node& node, const std::string& a, const std::string& b = "") {
-  static const Node missing;
-  const Node* found = node.find(a);
+const ConfigNode& at(const ConfigNode& node, const std::string& a, const std::string& b = "") {
+  static const ConfigNode missing;
+  const ConfigNode* found = node.find(a);
   if (found != nullptr && !b.empty()) found = found->find(b);
   return found == nullptr ? missing : *found;
 }
 
 TEST(Toml, TablesHoldTheirKeysWithPositions) {
-  const Node root = read_text("# comment\ntop = 1\n\n[training]\nseq_len = 4_096  # tail\nlr = 3e-4\n[training.inner]\nx = true\n");
+  const ConfigNode root = read_text("# comment\ntop = 1\n\n[training]\nseq_len = 4_096  # tail\nlr = 3e-4\n[training.inner]\nx = true\n");
   EXPECT_EQ(at(root, "top").text, "1");
   EXPECT_EQ(at(root, "training", "seq_len").text, "4096");
   EXPECT_EQ(at(root, "training", "seq_len").where.line, 5);
@@ -38,7 +38,7 @@ TEST(Toml, TablesHoldTheirKeysWithPositions) {
 }
 
 TEST(Toml, StringsKeepWhatWasQuoted) {
-  const Node root = read_text("a = \"tab\\t \\u00e9\"\nb = 'raw \\n'\nc = \"\"\"\nfirst\nsecond\"\"\"\nd = '''\nx'''\n");
+  const ConfigNode root = read_text("a = \"tab\\t \\u00e9\"\nb = 'raw \\n'\nc = \"\"\"\nfirst\nsecond\"\"\"\nd = '''\nx'''\n");
   EXPECT_EQ(at(root, "a").text, "tab\t \xc3\xa9");
   EXPECT_TRUE(at(root, "a").quoted);
   EXPECT_EQ(at(root, "b").text, "raw \\n");
@@ -47,7 +47,8 @@ TEST(Toml, StringsKeepWhatWasQuoted) {
 }
 
 TEST(Toml, ArraysInlineTablesAndArraysOfTables) {
-  const Node root = read_text("a = [1, 2,\n  # why\n  3,\n]\np = {x = 1, y.z = \"w\"}\n[[run]]\nn = 1\n[[run]]\nn = 2\n[run.sub]\nm = 3\n");
+  const ConfigNode root =
+      read_text("a = [1, 2,\n  # why\n  3,\n]\np = {x = 1, y.z = \"w\"}\n[[run]]\nn = 1\n[[run]]\nn = 2\n[run.sub]\nm = 3\n");
   ASSERT_EQ(at(root, "a").items.size(), 3U);
   EXPECT_EQ(at(root, "a").items[2].text, "3");
   EXPECT_EQ(at(at(root, "p"), "y", "z").text, "w");
@@ -56,7 +57,7 @@ TEST(Toml, ArraysInlineTablesAndArraysOfTables) {
 }
 
 TEST(Toml, IntegersOfOtherBasesBecomeDecimal) {
-  const Node root = read_text("a = 0xff\nb = 0b101\nc = -17\nd = 1979-05-27T07:32:00Z\n");
+  const ConfigNode root = read_text("a = 0xff\nb = 0b101\nc = -17\nd = 1979-05-27T07:32:00Z\n");
   EXPECT_EQ(at(root, "a").text, "255");
   EXPECT_EQ(at(root, "b").text, "5");
   EXPECT_EQ(at(root, "c").text, "-17");

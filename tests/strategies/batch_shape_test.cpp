@@ -25,8 +25,9 @@ std::string sizes(const Schedule& schedule) {
 }
 
 /// The parameters of both models must be the same objects: presets are read once for the two.
-std::pair<OwnedJob, OwnedJob> two_shapes(const std::string& model, const std::string& strategy, const JobOptions& options,
-                                         const std::function<void(Training&)>& set = [](Training&) {}) {
+std::pair<OwnedJob, OwnedJob> two_shapes(
+    const std::string& model, const std::string& strategy, const JobOptions& options,
+    const std::function<void(Training&)>& set = [](Training&) {}) {
   const auto architecture = preset_named(model);
   const auto at = [&](std::int64_t micro_batch, std::int64_t sequence) {
     OwnedJob owned = make_job(architecture, strategy, options);

@@ -12,7 +12,8 @@ namespace shardsim::testing {
 namespace {
 
 constexpr std::int64_t toy_elements = 1980;
-constexpr CheckpointMachine machine{.gpus_per_node = 4, .write_per_node = ByteRate{1e6}, .read_per_node = ByteRate{2e6}, .host_link = ByteRate{1e9}};
+constexpr CheckpointMachine machine{
+    .gpus_per_node = 4, .write_per_node = ByteRate{1e6}, .read_per_node = ByteRate{2e6}, .host_link = ByteRate{1e9}};
 
 std::int64_t sum(const ByRank& by_rank) { return std::accumulate(by_rank.begin(), by_rank.end(), Bytes{}).value(); }
 
@@ -23,8 +24,8 @@ CheckpointReport report(const OwnedJob& owned, const CheckpointRequest& request 
   return checkpoint_report(owned.job, emit(owned.job), loading, emit(loading), request, machine);
 }
 
-CheckpointReport report(std::shared_ptr<const Architecture> architecture, const std::string& strategy, std::int64_t ranks, const CheckpointRequest& request = {},
-                        std::vector<std::pair<std::string, Options::Value>> options = {}) {
+CheckpointReport report(std::shared_ptr<const Architecture> architecture, const std::string& strategy, std::int64_t ranks,
+                        const CheckpointRequest& request = {}, std::vector<std::pair<std::string, Options::Value>> options = {}) {
   return report(make_job(std::move(architecture), strategy, {.ranks = ranks, .options = std::move(options)}), request);
 }
 
@@ -160,7 +161,9 @@ TEST(Checkpoint, AsyncStagesReplicasToo) {
 }
 
 TEST(Checkpoint, FormatsBelongToLibraries) {
-  const auto refuses = [](const char* strategy, const CheckpointRequest& request) { return !check_checkpoint(make_job(toy(), strategy, {.ranks = 4}).job, request).empty(); };
+  const auto refuses = [](const char* strategy, const CheckpointRequest& request) {
+    return !check_checkpoint(make_job(toy(), strategy, {.ranks = 4}).job, request).empty();
+  };
   EXPECT_TRUE(refuses("fsdp2", {.format = CheckpointFormat::deepspeed}));
   EXPECT_TRUE(refuses("zero3", {.format = CheckpointFormat::dcp}));
   EXPECT_TRUE(refuses("zero3", {.async = true}));

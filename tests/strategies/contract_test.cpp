@@ -56,15 +56,19 @@ OwnedJob job_of(const std::string& preset, const std::string& strategy, const Tr
 
 /// Tied weights (GPT-2's head is its embedding), adapters of rank 4, and a subset by name: one gradient each, none for what is frozen.
 TEST_P(EveryStrategy, TiedWeightsAndTrainableSubsets) {
-  const Trainable lora{.all = false, .lora_rank = 4, .targets = {"q_proj", "v_proj"}, .patterns = {}}, norms{.all = false, .lora_rank = 0, .targets = {}, .patterns = {"*norm*"}};
-  for (const auto& [preset, trainable] : std::vector<std::pair<std::string, Trainable>>{{"gpt2", {}}, {"llama-3.2-1b", lora}, {"llama-3.2-1b", norms}})
+  const Trainable lora{.all = false, .lora_rank = 4, .targets = {"q_proj", "v_proj"}, .patterns = {}},
+      norms{.all = false, .lora_rank = 0, .targets = {}, .patterns = {"*norm*"}};
+  for (const auto& [preset, trainable] :
+       std::vector<std::pair<std::string, Trainable>>{{"gpt2", {}}, {"llama-3.2-1b", lora}, {"llama-3.2-1b", norms}})
     for (const std::int64_t n : {1, 3, 8})
       for (const bool warm : {true, false}) {
-        const OwnedJob owned = job_of(preset, GetParam(), trainable, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm});
+        const OwnedJob owned =
+            job_of(preset, GetParam(), trainable, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm});
         const Schedule schedule = valid_schedule(owned);
         EXPECT_EQ(sum(fold_memory(schedule, 1).at_peak), fold_memory(schedule, 1).peak);
         if (trainable.all) continue;
-        const Traffic whole = traffic_of(job_of(preset, GetParam(), {}, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm}));
+        const Traffic whole = traffic_of(
+            job_of(preset, GetParam(), {}, {.ranks = n, .micro_batches = 2, .checkpointing = Checkpointing::full, .warm = warm}));
         EXPECT_LE(traffic_of(owned).total, whole.total) << preset << n;
       }
 }
@@ -100,7 +104,8 @@ TEST_P(EveryStrategy, SaysWhyItDiffersFromThePapers) {
       for (const std::optional<DType> reduce : {std::optional<DType>{}, std::optional(DType::fp32)}) {
         const OwnedJob owned = make_job(equal_blocks(3), GetParam(), {.ranks = n, .micro_batches = g, .reduce = reduce});
         const Schedule schedule = valid_schedule(owned);
-        const std::int64_t framework = account(schedule, owned.model->total()).total.value(), papers = textbook(owned.job).sent_per_rank.value();
+        const std::int64_t framework = account(schedule, owned.model->total()).total.value(),
+                           papers = textbook(owned.job).sent_per_rank.value();
         EXPECT_TRUE(std::abs(framework - papers) <= 1 || !schedule.differs_because.empty()) << n << " " << g;
       }
 }
@@ -115,8 +120,8 @@ TEST_P(EveryStrategy, MoreRanksNeverSendLess) {
 }
 
 TEST_P(EveryStrategy, EveryOptimizerHasASchedule) {
-  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::adamw_8bit, OptimizerKind::lion,
-                             OptimizerKind::adafactor, OptimizerKind::muon})
+  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adam, OptimizerKind::adamw,
+                             OptimizerKind::adamw_8bit, OptimizerKind::lion, OptimizerKind::adafactor, OptimizerKind::muon})
     (void)valid_schedule(make_job(toy(), GetParam(), {.ranks = 4, .optimizer = kind}));
 }
 

@@ -17,7 +17,9 @@ std::vector<std::int64_t> all_reduce_bytes(const Schedule& schedule) {
   return sizes;
 }
 
-JobOptions fp32_job(std::int64_t n) { return {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .sequence = 1}; }
+JobOptions fp32_job(std::int64_t n) {
+  return {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .sequence = 1};
+}
 
 // pytorch#48880: ResNet-18 on 4 GPUs, caps 25 and 35 MiB, first bucket 1 MiB.
 TEST(DdpBuckets, ResNet18) {
@@ -36,7 +38,8 @@ TEST(DdpBytes, ToyWithFp32Gradients) {
 }
 
 TEST(DdpBytes, Llama2_7BDoesNotDependOnAccumulation) {
-  for (std::int32_t g : {1, 4}) EXPECT_NEAR(static_cast<double>(sent(preset_named("llama-2-7b"), "ddp", {.ranks = 8, .micro_batches = g})) / 1e9, 23.584, 5e-4);
+  for (std::int32_t g : {1, 4})
+    EXPECT_NEAR(static_cast<double>(sent(preset_named("llama-2-7b"), "ddp", {.ranks = 8, .micro_batches = g})) / 1e9, 23.584, 5e-4);
 }
 
 TEST(DdpBytes, WithoutNoSyncEveryMicroBatchIsReduced) {
@@ -52,8 +55,9 @@ TEST(DdpFirstIteration, HasOneBucketAndNoOverlap) {
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(preset_named("resnet-18"), "ddp", cold))), ElementsAre(46758048));
 }
 
-// Toy T in fp32: embedding and head 3,232 bytes each, a block 712, the norm 32. Rebuilt buckets follow arrival: head | norm, blocks, embedding.
-// Looking for unused parameters keeps the first iteration's buckets for good: by definition, embedding | the rest, launched in reverse.
+// Toy T in fp32: embedding and head 3,232 bytes each, a block 712, the norm 32. Rebuilt buckets follow arrival: head | norm, blocks,
+// embedding. Looking for unused parameters keeps the first iteration's buckets for good: by definition, embedding | the rest, launched in
+// reverse.
 TEST(DdpUnused, BucketsStayInDefinitionOrder) {
   JobOptions job = fp32_job(4);
   job.options = {{"first_bucket_mb", 0.001}, {"bucket_cap_mb", 0.002}};
@@ -61,7 +65,8 @@ TEST(DdpUnused, BucketsStayInDefinitionOrder) {
   job.options.emplace_back("find_unused_parameters", true);
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(4688, 3232));
   job.warm = false;
-  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(4688, 3232)) << "the first iteration has buckets too";
+  EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(4688, 3232))
+      << "the first iteration has buckets too";
   job.options.emplace_back("static_graph", true);
   job.warm = true;
   EXPECT_THAT(all_reduce_bytes(valid_schedule(make_job(toy(), "ddp", job))), ElementsAre(3232, 4688)) << "a static graph is rebuilt";
@@ -116,8 +121,8 @@ TEST(DdpOrder, BucketsLaunchInIndexOrderBeforeBackwardEnds) {
     const std::string verb = op.label.verb;
     if (op.phase == Phase::backward && (verb == "backward" || verb == "nccl:all_reduce")) order.push_back(to_text(op.label, schedule));
   }
-  EXPECT_THAT(order, ElementsAre("backward(loss)", "backward(block.2)", "nccl:all_reduce(bucket 0)", "backward(block.1)", "nccl:all_reduce(bucket 1)",
-                                 "backward(block.0)", "nccl:all_reduce(bucket 2)"));
+  EXPECT_THAT(order, ElementsAre("backward(loss)", "backward(block.2)", "nccl:all_reduce(bucket 0)", "backward(block.1)",
+                                 "nccl:all_reduce(bucket 1)", "backward(block.0)", "nccl:all_reduce(bucket 2)"));
 }
 
 TEST(NaiveDp, ThreeLoopsSendTheSame) {

@@ -32,7 +32,8 @@ TEST(Fsdp1Bytes, Llama2_7B) {
 TEST(Fsdp1Bytes, ShardingStrategies) {
   const std::int64_t root = 2 * 128 * 64, block = 64 * 64, blocks = 3 * block, n = 8;
   const auto model = inline_layers(
-      "- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 3, block: true, parameters: {w: [64, 64]}}\n- {name: head, parameters: {weight: [128, 64]}}\n");
+      "- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 3, block: true, parameters: {w: [64, 64]}}\n- {name: "
+      "head, parameters: {weight: [128, 64]}}\n");
   const auto bytes_sent = [&](const char* strategy, std::vector<std::pair<std::string, Options::Value>> more = {}) {
     JobOptions options{.ranks = n, .options = std::move(more)};
     options.options.emplace_back("sharding_strategy", std::string(strategy));
@@ -41,8 +42,10 @@ TEST(Fsdp1Bytes, ShardingStrategies) {
   EXPECT_EQ(bytes_sent("FULL_SHARD"), (2 * (root + 2 * blocks) + 2 * (root + blocks)) * 7 / 8);
   EXPECT_EQ(bytes_sent("SHARD_GRAD_OP"), 4 * (root + blocks) * 7 / 8);
   EXPECT_EQ(bytes_sent("NO_SHARD"), 2 * 2 * (root + blocks) * 7 / 8);
-  EXPECT_EQ(bytes_sent("HYBRID_SHARD", {{"replicate", std::int64_t{2}}}), (2 * (root + 2 * blocks) + 2 * (root + blocks)) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
-  EXPECT_EQ(bytes_sent("_HYBRID_SHARD_ZERO2", {{"replicate", std::int64_t{2}}}), 4 * (root + blocks) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
+  EXPECT_EQ(bytes_sent("HYBRID_SHARD", {{"replicate", std::int64_t{2}}}),
+            (2 * (root + 2 * blocks) + 2 * (root + blocks)) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
+  EXPECT_EQ(bytes_sent("_HYBRID_SHARD_ZERO2", {{"replicate", std::int64_t{2}}}),
+            4 * (root + blocks) * 3 / 4 + 2 * 2 * (root + blocks) / 4 / 2);
 }
 
 // When the next unit is gathered changes nothing in how much is.
@@ -50,7 +53,12 @@ TEST(Fsdp1Bytes, PrefetchingGathersNothingTwice) {
   for (const char* strategy : {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"})
     for (const std::int32_t g : {1, 2}) {
       const auto with = [&](const char* prefetch, bool forward) {
-        return sent(toy(), "fsdp1", {.ranks = 4, .micro_batches = g, .options = {{"sharding_strategy", std::string(strategy)}, {"backward_prefetch", std::string(prefetch)}, {"forward_prefetch", forward}}});
+        return sent(toy(), "fsdp1",
+                    {.ranks = 4,
+                     .micro_batches = g,
+                     .options = {{"sharding_strategy", std::string(strategy)},
+                                 {"backward_prefetch", std::string(prefetch)},
+                                 {"forward_prefetch", forward}}});
       };
       for (const char* prefetch : {"BACKWARD_POST", "none"})
         for (const bool forward : {false, true}) EXPECT_EQ(with(prefetch, forward), with("BACKWARD_PRE", false)) << strategy << prefetch;
@@ -63,13 +71,15 @@ TEST(Fsdp1Bytes, NoSyncReducesOnce) {
   EXPECT_EQ(sent(equal_blocks(3), "fsdp1", options), (3 * 2 * 2 * blocks + 2 * blocks) * 3 / 4);
 }
 
-// Full flat parameters alive at once, in host order: the root's stay; forward has one unit, backward two where the next is prefetched before this
-// one computes (BACKWARD_PRE), one or two where after (BACKWARD_POST), one without.
+// Full flat parameters alive at once, in host order: the root's stay; forward has one unit, backward two where the next is prefetched
+// before this one computes (BACKWARD_PRE), one or two where after (BACKWARD_POST), one without.
 TEST(Fsdp1Memory, UnitsAliveAtOnce) {
-  const auto model = inline_layers("- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 4, block: true, parameters: {w: [64, 64]}}\n");
+  const auto model = inline_layers(
+      "- {name: embed, parameters: {weight: [128, 64]}}\n- {name: block, repeat: 4, block: true, parameters: {w: [64, 64]}}\n");
   const std::int64_t unit = 2 * 64 * 64, root = 2 * 128 * 64;
   const auto most = [&](const char* prefetch, bool forward_prefetch, Phase phase) {
-    const Schedule s = valid_schedule(make_job(model, "fsdp1", {.ranks = 4, .options = {{"backward_prefetch", std::string(prefetch)}, {"forward_prefetch", forward_prefetch}}}));
+    const Schedule s = valid_schedule(make_job(
+        model, "fsdp1", {.ranks = 4, .options = {{"backward_prefetch", std::string(prefetch)}, {"forward_prefetch", forward_prefetch}}}));
     const std::vector<std::int64_t> alive = alive_after(s, labelled("unsharded flat parameter"));
     std::int64_t found = 0;
     for (std::size_t i = 0; i < s.ops.size(); ++i)
@@ -92,15 +102,18 @@ TEST(Fsdp1Limiter, WaitsForTheSecondYoungestFree) {
   for (const Op& op : schedule.ops) {
     const auto* wait = std::get_if<HostWait>(&op.action);
     if (!wait) continue;
-    waits.push_back(schedule.units[static_cast<std::size_t>(op.label.unit.index)] + " <- " + to_text(schedule.at(wait->op).label, schedule));
+    waits.push_back(schedule.units[static_cast<std::size_t>(op.label.unit.index)] + " <- " +
+                    to_text(schedule.at(wait->op).label, schedule));
   }
   const auto last_op_before_free = [](const char* unit, const char* of) { return std::string(unit) + " <- " + of; };
   EXPECT_THAT(waits, ElementsAre(last_op_before_free("block.2", "forward(block.0)"), last_op_before_free("block.3", "forward(block.1)"),
                                  last_op_before_free("block.4", "forward(block.2)"), last_op_before_free("block.5", "forward(block.3)"),
                                  last_op_before_free("block.6", "forward(block.4)"), last_op_before_free("block.7", "forward(block.5)"),
                                  last_op_before_free("root", "forward(block.6)"), last_op_before_free("block.5", "forward(block.7)"),
-                                 last_op_before_free("block.4", "SplitBackward::cat(block.7)"), last_op_before_free("block.3", "SplitBackward::cat(block.6)"),
-                                 last_op_before_free("block.2", "SplitBackward::cat(block.5)"), last_op_before_free("block.1", "SplitBackward::cat(block.4)"),
+                                 last_op_before_free("block.4", "SplitBackward::cat(block.7)"),
+                                 last_op_before_free("block.3", "SplitBackward::cat(block.6)"),
+                                 last_op_before_free("block.2", "SplitBackward::cat(block.5)"),
+                                 last_op_before_free("block.1", "SplitBackward::cat(block.4)"),
                                  last_op_before_free("block.0", "SplitBackward::cat(block.3)")));
 }
 
@@ -111,7 +124,9 @@ std::vector<std::string> labels(const Schedule& schedule, Phase phase) {
   return out;
 }
 
-std::ptrdiff_t place(const std::vector<std::string>& in, const std::string& label) { return std::find(in.begin(), in.end(), label) - in.begin(); }
+std::ptrdiff_t place(const std::vector<std::string>& in, const std::string& label) {
+  return std::find(in.begin(), in.end(), label) - in.begin();
+}
 
 // The root's pre-backward hook sits on what its forward returns. Where that is the loss, its prefetch gathers the last block before the
 // loss' backward makes the gradient of the logits; where it is the logits, after.
@@ -139,7 +154,9 @@ TEST(Fsdp1Reentrant, GathersEachBlockThreeTimes) {
 /// How many gradients of so many elements are alive at once, at most.
 std::int64_t most_gradients(const Schedule& schedule, std::int64_t elements) {
   std::int64_t now = 0, most = 0;
-  const auto size = [&](BufferId b) { return std::string_view(schedule.at(b).label.verb) == "gradient" && schedule.at(b).elements.value() == elements ? 1 : 0; };
+  const auto size = [&](BufferId b) {
+    return std::string_view(schedule.at(b).label.verb) == "gradient" && schedule.at(b).elements.value() == elements ? 1 : 0;
+  };
   for (const Op& op : schedule.ops) {
     if (const auto* allocate = std::get_if<Allocate>(&op.action)) now += size(allocate->buffer);
     if (const auto* free = std::get_if<Free>(&op.action)) now -= size(free->buffer);
@@ -154,7 +171,13 @@ TEST(Fsdp1Reentrant, FrozenBlocksKeepTheirInputs) {
   const auto model = [](bool reentrant) {
     Training training;
     training.sequence_length = 16;
-    training.precision = {.parameters = DType::bf16, .compute = DType::bf16, .gradients = DType::bf16, .reduce = {}, .master = {}, .moments = DType::bf16, .name = "pure-bf16"};
+    training.precision = {.parameters = DType::bf16,
+                          .compute = DType::bf16,
+                          .gradients = DType::bf16,
+                          .reduce = {},
+                          .master = {},
+                          .moments = DType::bf16,
+                          .name = "pure-bf16"};
     training.checkpointing = {.kind = Checkpointing::full, .every = 1, .use_reentrant = reentrant};
     Trainable adapters;
     adapters.all = false;

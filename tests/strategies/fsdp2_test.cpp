@@ -51,7 +51,9 @@ TEST(Fsdp2Memory, StatesAreSixteenBytesOverN) {
 
 // Timeline ----------------------------------------------------------------------------------------------------------------------------
 
-struct Durations { std::int64_t all_gather, reduce_scatter; };
+struct Durations {
+  std::int64_t all_gather, reduce_scatter;
+};
 
 std::int64_t ticks(const Schedule& schedule, const Op& op, const Durations& d) {
   const std::string verb = op.label.verb;
@@ -89,7 +91,8 @@ Replay replay(const Durations& durations, std::vector<std::pair<std::string, Opt
     const Op& op = schedule.at(slice.op);
     const std::int64_t end = slice.end.picoseconds();
     if (std::string(op.label.verb) == "forward") result.forward_end = std::max(result.forward_end, end);
-    if (op.stream == ScheduleBuilder::compute_stream() || std::string(op.label.verb) == "FSDP::reduce_scatter") result.step_end = std::max(result.step_end, end);
+    if (op.stream == ScheduleBuilder::compute_stream() || std::string(op.label.verb) == "FSDP::reduce_scatter")
+      result.step_end = std::max(result.step_end, end);
     result.spans[to_text(op.label, schedule) + (op.phase == Phase::forward ? " f" : " b")] = {slice.begin.picoseconds(), end};
   }
   return result;
@@ -145,11 +148,18 @@ std::vector<std::int64_t> held_per_element(const Schedule& schedule, Phase phase
   for (const Op& op : schedule.ops) {
     BufferId id;
     std::int64_t sign = 0;
-    if (const auto* a = std::get_if<Allocate>(&op.action)) { id = a->buffer; sign = 1; }
-    if (const auto* f = std::get_if<Free>(&op.action)) { id = f->buffer; sign = -1; }
+    if (const auto* a = std::get_if<Allocate>(&op.action)) {
+      id = a->buffer;
+      sign = 1;
+    }
+    if (const auto* f = std::get_if<Free>(&op.action)) {
+      id = f->buffer;
+      sign = -1;
+    }
     if (sign == 0) continue;
     const std::string verb = schedule.at(id).label.verb;
-    if (verb != "all-gather output" && verb != "unsharded parameters" && verb != "unsharded .grad" && verb != "reduce-scatter input") continue;
+    if (verb != "all-gather output" && verb != "unsharded parameters" && verb != "unsharded .grad" && verb != "reduce-scatter input")
+      continue;
     held += sign * schedule.at(id).size().value() / unit_elements;
     if (op.phase == phase) trace.push_back(held);
   }
@@ -183,7 +193,8 @@ std::vector<std::string> events(const Schedule& schedule) {
   std::vector<std::string> list;
   for (const Op& op : schedule.ops) {
     const std::string verb = op.label.verb;
-    if (verb == "FSDP::all_gather" || verb == "FSDP::reduce_scatter") list.push_back(verb.substr(6) + " " + schedule.units[static_cast<std::size_t>(op.label.unit.index)]);
+    if (verb == "FSDP::all_gather" || verb == "FSDP::reduce_scatter")
+      list.push_back(verb.substr(6) + " " + schedule.units[static_cast<std::size_t>(op.label.unit.index)]);
   }
   return list;
 }

@@ -44,7 +44,8 @@ TEST_P(GoldenSchedule, IsUnchanged) {
   std::istringstream actual(text);
   std::string expected_line, actual_line;
   for (int number = 1;; ++number) {
-    const bool more_expected = static_cast<bool>(std::getline(file, expected_line)), more_actual = static_cast<bool>(std::getline(actual, actual_line));
+    const bool more_expected = static_cast<bool>(std::getline(file, expected_line)),
+               more_actual = static_cast<bool>(std::getline(actual, actual_line));
     ASSERT_EQ(more_actual, more_expected) << file_of(g) << " has another length, from line " << number;
     if (!more_expected) break;
     ASSERT_EQ(actual_line, expected_line) << file_of(g) << ":" << number;
@@ -52,9 +53,11 @@ TEST_P(GoldenSchedule, IsUnchanged) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Toy, GoldenSchedule,
-                         ::testing::Values(Golden{"naive_dp", Semantics::framework, 1}, Golden{"ddp", Semantics::framework, 2}, Golden{"fsdp1", Semantics::framework, 2},
-                                           Golden{"fsdp2", Semantics::framework, 2}, Golden{"zero3", Semantics::framework, 2}, Golden{"ddp", Semantics::textbook, 1},
-                                           Golden{"zero1", Semantics::textbook, 1}, Golden{"zero2", Semantics::textbook, 2}, Golden{"fsdp2", Semantics::textbook, 1}),
+                         ::testing::Values(Golden{"naive_dp", Semantics::framework, 1}, Golden{"ddp", Semantics::framework, 2},
+                                           Golden{"fsdp1", Semantics::framework, 2}, Golden{"fsdp2", Semantics::framework, 2},
+                                           Golden{"zero3", Semantics::framework, 2}, Golden{"ddp", Semantics::textbook, 1},
+                                           Golden{"zero1", Semantics::textbook, 1}, Golden{"zero2", Semantics::textbook, 2},
+                                           Golden{"fsdp2", Semantics::textbook, 1}),
                          golden_name);
 
 }  // namespace

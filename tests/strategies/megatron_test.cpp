@@ -21,7 +21,8 @@ using ::testing::IsEmpty;
 
 using Given = std::vector<std::pair<std::string, Options::Value>>;
 
-/// Toy T in reverse order, each start a multiple of 64: 808 (832), 8 (64), then twice 8 80 10 80 (64 128 64 128), 808: 2472, padded to 2560.
+/// Toy T in reverse order, each start a multiple of 64: 808 (832), 8 (64), then twice 8 80 10 80 (64 128 64 128), 808: 2472, padded to
+/// 2560.
 TEST(Megatron, PadsParametersTo64AndTheBucketTo128) {
   const std::map<std::int64_t, std::int64_t> bytes{{2, 7680}, {4, 11520}, {8, 13440}};
   for (const auto& [n, expected] : bytes) {
@@ -33,8 +34,11 @@ TEST(Megatron, PadsParametersTo64AndTheBucketTo128) {
 }
 
 TEST(Megatron, PadsToRanksThatAreNoPowerOfTwo) {
-  EXPECT_THAT(payloads(valid_schedule(make_job(toy(), "megatron", {.ranks = 3})), Collective::all_gather), ElementsAre(2688));  // lcm(3, 128) = 384
-  EXPECT_THAT(payloads(valid_schedule(make_job(toy(), "megatron", {.options = {{"pad_buckets_for_high_nccl_busbw", true}}})), Collective::all_gather), ElementsAre(65536));
+  EXPECT_THAT(payloads(valid_schedule(make_job(toy(), "megatron", {.ranks = 3})), Collective::all_gather),
+              ElementsAre(2688));  // lcm(3, 128) = 384
+  EXPECT_THAT(payloads(valid_schedule(make_job(toy(), "megatron", {.options = {{"pad_buckets_for_high_nccl_busbw", true}}})),
+                       Collective::all_gather),
+              ElementsAre(65536));
 }
 
 std::vector<std::size_t> bucket_lengths(const std::vector<int>& sizes, std::int64_t bucket_size) {
@@ -43,7 +47,9 @@ std::vector<std::size_t> bucket_lengths(const std::vector<int>& sizes, std::int6
     layers += "- {name: layer" + std::to_string(layers.size()) + ", parameters: {w: [" + std::to_string(*size) + "]}}\n";
   const OwnedJob job = make_job(inline_layers(layers), "megatron");
   std::vector<std::size_t> lengths;
-  for (const auto& bucket : megatron_buckets(*job.model, {.use_distributed_optimizer = false, .bucket_size = bucket_size}, parameters_where(*job.model, true))) lengths.push_back(bucket.size());
+  for (const auto& bucket :
+       megatron_buckets(*job.model, {.use_distributed_optimizer = false, .bucket_size = bucket_size}, parameters_where(*job.model, true)))
+    lengths.push_back(bucket.size());
   return lengths;
 }
 
@@ -103,7 +109,8 @@ TEST(Megatron, WithoutTheDistributedOptimizerNothingIsPaddedOrSharded) {
 }
 
 TEST(Megatron, ShardsAreAllReducedAcrossInstances) {
-  OwnedJob job = make_job(toy(), "megatron", {.ranks = 8, .rank = 5, .options = {{"num_distributed_optimizer_instances", std::int64_t{2}}}});
+  OwnedJob job =
+      make_job(toy(), "megatron", {.ranks = 8, .rank = 5, .options = {{"num_distributed_optimizer_instances", std::int64_t{2}}}});
   const Schedule schedule = valid_schedule(job);
   EXPECT_THAT(payloads(schedule, Collective::reduce_scatter), ElementsAre(2560));
   EXPECT_THAT(payloads(schedule, Collective::all_reduce), ElementsAre(640));
@@ -127,10 +134,13 @@ TEST(Megatron, RefusesWhatItsConfigForbids) {
   const auto refusal = [](const Given& given) { return check(make_job(toy(), "megatron", {.options = given}).job).text(); };
   EXPECT_THAT(refusal({{"overlap_param_gather", true}}), HasSubstr("needs overlap_grad_reduce"));
   EXPECT_THAT(refusal({{"num_distributed_optimizer_instances", std::int64_t{3}}}), HasSubstr("does not divide the world of 8"));
-  EXPECT_THAT(refusal({{"use_distributed_optimizer", false}, {"pad_buckets_for_high_nccl_busbw", true}}), HasSubstr("needs use_distributed_optimizer"));
+  EXPECT_THAT(refusal({{"use_distributed_optimizer", false}, {"pad_buckets_for_high_nccl_busbw", true}}),
+              HasSubstr("needs use_distributed_optimizer"));
   EXPECT_THAT(refusal({{"reduce_scatter_with_fp32_accumulation", true}, {"average_in_collective", true}}), HasSubstr("sums only"));
-  EXPECT_THAT(refusal({{"reduce_scatter_with_fp32_accumulation", true}, {"use_distributed_optimizer", false}}), HasSubstr("needs use_distributed_optimizer"));
-  EXPECT_THAT(emit(make_job(toy(), "megatron", {.options = {{"bucket_size", std::int64_t{10}}}}).job).warnings, ElementsAre(HasSubstr("bucket_size has no effect")));
+  EXPECT_THAT(refusal({{"reduce_scatter_with_fp32_accumulation", true}, {"use_distributed_optimizer", false}}),
+              HasSubstr("needs use_distributed_optimizer"));
+  EXPECT_THAT(emit(make_job(toy(), "megatron", {.options = {{"bucket_size", std::int64_t{10}}}}).job).warnings,
+              ElementsAre(HasSubstr("bucket_size has no effect")));
 }
 
 std::vector<std::string> verbs_in(const Schedule& schedule, const std::vector<std::string_view>& wanted) {
@@ -140,7 +150,8 @@ std::vector<std::string> verbs_in(const Schedule& schedule, const std::vector<st
   return found;
 }
 
-/// bf16 values by all-to-all: as many bytes as a bf16 reduce-scatter, and a second buffer as large as the bucket until the handle is waited for.
+/// bf16 values by all-to-all: as many bytes as a bf16 reduce-scatter, and a second buffer as large as the bucket until the handle is waited
+/// for.
 TEST(Megatron, SumsBf16GradientsInFp32) {
   const Given bf16{{"grad_reduce_in_fp32", false}};
   Given exchange = bf16;
@@ -158,21 +169,36 @@ TEST(Megatron, SumsBf16GradientsInFp32) {
 
 /// Under overlap every bucket's second buffer lives until backward has ended; across instances the sum comes before the shards' all-reduce.
 TEST(Megatron, KeepsWhatArrivedUntilBackwardEnds) {
-  Given options{{"grad_reduce_in_fp32", false}, {"reduce_scatter_with_fp32_accumulation", true}, {"overlap_grad_reduce", true}, {"bucket_size", std::int64_t{780}}};
-  EXPECT_EQ(most_alive(valid_schedule(make_job(toy(), "megatron", {.ranks = 4, .options = options})), labelled("all_to_all_output_tensor")), 2 * 3 * 896);
-  options = {{"grad_reduce_in_fp32", false}, {"reduce_scatter_with_fp32_accumulation", true}, {"num_distributed_optimizer_instances", std::int64_t{2}}};
-  EXPECT_THAT(verbs_in(valid_schedule(make_job(toy(), "megatron", {.ranks = 8, .options = options})), {"nccl:all_to_all", "torch.sum", "nccl:all_reduce"}),
+  Given options{{"grad_reduce_in_fp32", false},
+                {"reduce_scatter_with_fp32_accumulation", true},
+                {"overlap_grad_reduce", true},
+                {"bucket_size", std::int64_t{780}}};
+  EXPECT_EQ(most_alive(valid_schedule(make_job(toy(), "megatron", {.ranks = 4, .options = options})), labelled("all_to_all_output_tensor")),
+            2 * 3 * 896);
+  options = {{"grad_reduce_in_fp32", false},
+             {"reduce_scatter_with_fp32_accumulation", true},
+             {"num_distributed_optimizer_instances", std::int64_t{2}}};
+  EXPECT_THAT(verbs_in(valid_schedule(make_job(toy(), "megatron", {.ranks = 8, .options = options})),
+                       {"nccl:all_to_all", "torch.sum", "nccl:all_reduce"}),
               ElementsAre("nccl:all_to_all(bucket 0)", "torch.sum(bucket 0)", "nccl:all_reduce(bucket 0)"));
 }
 
 RC_GTEST_PROP(Megatron, BytesFollowTheClosedForm, ()) {
   const auto n = *rc::gen::inRange<std::int64_t>(1, 17);
   const auto micro_batches = *rc::gen::inRange(1, 4);
-  const ToySizes sizes{.vocabulary = *rc::gen::inRange<std::int64_t>(1, 40), .width = *rc::gen::inRange<std::int64_t>(1, 9),
-                       .hidden = *rc::gen::inRange<std::int64_t>(1, 12), .blocks = *rc::gen::inRange<std::int64_t>(1, 4)};
+  const ToySizes sizes{.vocabulary = *rc::gen::inRange<std::int64_t>(1, 40),
+                       .width = *rc::gen::inRange<std::int64_t>(1, 9),
+                       .hidden = *rc::gen::inRange<std::int64_t>(1, 12),
+                       .blocks = *rc::gen::inRange<std::int64_t>(1, 4)};
   const bool overlap = *rc::gen::arbitrary<bool>(), gather = overlap && *rc::gen::arbitrary<bool>();
-  const Given options{{"overlap_grad_reduce", overlap}, {"overlap_param_gather", gather}, {"bucket_size", *rc::gen::inRange<std::int64_t>(1, 500)}};
-  OwnedJob job = make_job(toy(sizes), "megatron", {.ranks = n, .micro_batches = micro_batches, .master = *rc::gen::arbitrary<bool>() ? std::optional(DType::fp32) : std::nullopt, .rank = *rc::gen::inRange<std::int64_t>(0, n), .options = options});
+  const Given options{
+      {"overlap_grad_reduce", overlap}, {"overlap_param_gather", gather}, {"bucket_size", *rc::gen::inRange<std::int64_t>(1, 500)}};
+  OwnedJob job = make_job(toy(sizes), "megatron",
+                          {.ranks = n,
+                           .micro_batches = micro_batches,
+                           .master = *rc::gen::arbitrary<bool>() ? std::optional(DType::fp32) : std::nullopt,
+                           .rank = *rc::gen::inRange<std::int64_t>(0, n),
+                           .options = options});
   const MegatronConfig config = megatron_config(job.job);
   std::int64_t padded = 0;
   for (const auto& bucket : megatron_buckets(*job.model, config, parameters_where(*job.model, true))) {

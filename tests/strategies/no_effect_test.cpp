@@ -24,7 +24,8 @@ struct Row {
 };
 
 std::string row_name(const ::testing::TestParamInfo<Row>& row) {
-  std::string name = std::string(row.param.strategy) + "_" + (row.param.options.empty() ? "training" : row.param.options.back().first) + "_" + std::to_string(row.index);
+  std::string name = std::string(row.param.strategy) + "_" + (row.param.options.empty() ? "training" : row.param.options.back().first) +
+                     "_" + std::to_string(row.index);
   return name;
 }
 
@@ -48,7 +49,8 @@ TEST_P(NoEffect, IsNamed) {
   if (plain.options.empty()) return;
   plain.options.clear();
   plain.change = {};
-  EXPECT_THAT(emit(job_of(plain).job).warnings, ::testing::Not(Contains(HasSubstr("has no effect")))) << "nothing given, nothing to warn of";
+  EXPECT_THAT(emit(job_of(plain).job).warnings, ::testing::Not(Contains(HasSubstr("has no effect"))))
+      << "nothing given, nothing to warn of";
 }
 
 void gradients_are_zeroed(Training& training) { training.optimizer.set_to_none = false; }
@@ -61,12 +63,22 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"ddp", {{"static_graph", true}, {"find_unused_parameters", true}}, "find_unused_parameters has no effect on the buckets"},
         Row{"ddp", {{"expert_capacity_factor", 1.5}}, "expert_capacity_factor has no effect"},
         Row{"zero_redundancy", {{"no_sync", false}}, "no_sync has no effect with one micro-batch"},
-        Row{"zero_redundancy", {{"overlap_with_ddp", true}, {"parameters_as_bucket_view", true}}, "parameters_as_bucket_view has no effect"},
-        Row{"zero_redundancy", {{"overlap_with_ddp", true}}, "clip_grad_norm has no effect", {}, [](Training& training) { training.optimizer.clip_grad_norm = 1.0; }},
+        Row{"zero_redundancy",
+            {{"overlap_with_ddp", true}, {"parameters_as_bucket_view", true}},
+            "parameters_as_bucket_view has no effect"},
+        Row{"zero_redundancy",
+            {{"overlap_with_ddp", true}},
+            "clip_grad_norm has no effect",
+            {},
+            [](Training& training) { training.optimizer.clip_grad_norm = 1.0; }},
         Row{"zero1", {{"allgather_bucket_size", many}}, "allgather_bucket_size has no effect"},
         Row{"zero1", {{"allgather_partitions", true}}, "allgather_partitions has no effect"},
-        Row{"zero1", {{"contiguous_gradients", false}, {"reduce_scatter", true}}, "reduce_scatter has no effect: without contiguous_gradients"},
-        Row{"zero1", {{"reduce_scatter", false}, {"use_multi_rank_bucket_allreduce", false}}, "use_multi_rank_bucket_allreduce has no effect: reduce_scatter is off"},
+        Row{"zero1",
+            {{"contiguous_gradients", false}, {"reduce_scatter", true}},
+            "reduce_scatter has no effect: without contiguous_gradients"},
+        Row{"zero1",
+            {{"reduce_scatter", false}, {"use_multi_rank_bucket_allreduce", false}},
+            "use_multi_rank_bucket_allreduce has no effect: reduce_scatter is off"},
         Row{"zero1", {{"grad_accum_dtype", fp32}, {"overlap_comm", true}}, "overlap_comm has no effect: BF16_Optimizer"},
         Row{"zero1", {{"round_robin_gradients", true}}, "round_robin_gradients has no effect", {.ranks = 1}},
         Row{"zero1", {{"expert_capacity_factor", 1.0}}, "expert_capacity_factor has no effect"},
@@ -82,7 +94,9 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"mics", {{"allgather_bucket_size", many}}, "allgather_bucket_size has no effect at stage 3"},
         Row{"mics", {{"mics_shard_size", two}, {"zero_hpz_partition_size", two}}, "zero_hpz_partition_size has no effect: MiCS"},
         Row{"mics", {{"mics_shard_size", two}, {"zero_quantized_weights", true}}, "zero_quantized_weights has no effect: MiCS"},
-        Row{"fsdp1", {{"sharding_strategy", no_shard}, {"backward_prefetch", std::string("BACKWARD_POST")}}, "backward_prefetch has no effect with NO_SHARD"},
+        Row{"fsdp1",
+            {{"sharding_strategy", no_shard}, {"backward_prefetch", std::string("BACKWARD_POST")}},
+            "backward_prefetch has no effect with NO_SHARD"},
         Row{"fsdp1", {{"sharding_strategy", no_shard}, {"forward_prefetch", true}}, "forward_prefetch has no effect with NO_SHARD"},
         Row{"fsdp1", {{"no_sync", true}}, "no_sync has no effect with one micro-batch"},
         Row{"fsdp2", {{"no_sync", true}}, "no_sync has no effect: FSDP2 modules have none"},
@@ -113,7 +127,11 @@ INSTANTIATE_TEST_SUITE_P(
     Options, Forbidden,
     ::testing::Values(
         Row{"ddp", {{"expert_parallel_size", two}}, "the model has no routed experts"},
-        Row{"zero_redundancy", {{"overlap_with_ddp", true}}, "a single parameter group only", {}, [](Training& training) { training.optimizer.split_weight_decay = true; }},
+        Row{"zero_redundancy",
+            {{"overlap_with_ddp", true}},
+            "a single parameter group only",
+            {},
+            [](Training& training) { training.optimizer.split_weight_decay = true; }},
         Row{"zero_redundancy", {{"overlap_with_ddp", true}, {"no_sync", false}}, "accumulation needs no_sync", {.micro_batches = 2}},
         Row{"fsdp2", {{"replicate", std::int64_t{3}}}, "does not divide the world of 8 ranks"},
         Row{"fsdp2", {{"reshard_after_forward", std::string("3")}}, "does not divide the shard group of 8 ranks"},
@@ -128,7 +146,9 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"mics", {{"mics_shard_size", two}}, "local sharding has no support for CPU offloading", {}, offloads_the_optimizer},
         Row{"megatron", {{"overlap_param_gather", true}}, "needs overlap_grad_reduce"},
         Row{"megatron", {{"num_distributed_optimizer_instances", std::int64_t{3}}}, "does not divide the world of 8 ranks"},
-        Row{"megatron", {{"use_distributed_optimizer", false}, {"overlap_grad_reduce", true}, {"overlap_param_gather", true}}, "needs use_distributed_optimizer"},
+        Row{"megatron",
+            {{"use_distributed_optimizer", false}, {"overlap_grad_reduce", true}, {"overlap_param_gather", true}},
+            "needs use_distributed_optimizer"},
         Row{"megatron", {}, "offload is not supported", {}, offloads_the_optimizer},
         Row{"olmo_ddp", {{"reduce_scatter_grads", true}}, "cannot be combined with the bucketed DDP"},
         Row{"olmo_ddp", {}, "offload is not supported", {}, offloads_the_optimizer}),

@@ -31,7 +31,8 @@ TEST(OlmoDdp, SmallTensorsAndThoseThatDoNotDivideAreUpdatedEverywhere) {
 
 TEST(OlmoDdp, FlushesBeforeABucketWouldOverflow) {
   // fp32 bytes: 16,640 a block; a bucket of 33,000 holds the bias and the matrix of one block and of the next, reversed.
-  const Schedule schedule = valid_schedule(make_job(blocks(3), "olmo_ddp", {.ranks = 4, .options = {{"bucket_cap_mb", 33300.0 / 1048576}}}));
+  const Schedule schedule =
+      valid_schedule(make_job(blocks(3), "olmo_ddp", {.ranks = 4, .options = {{"bucket_cap_mb", 33300.0 / 1048576}}}));
   EXPECT_THAT(payloads(schedule, Collective::all_reduce), ElementsAre(2 * 4160, 4160));
 }
 
@@ -47,7 +48,8 @@ TEST(OlmoDdp, KeepsFp32GradientsWholeAndTheOptimizerSharded) {
   EXPECT_EQ(alive_after(schedule, in_category(Category::parameters)).front(), 2 * psi);
   EXPECT_EQ(alive_after(schedule, in_category(Category::gradients)).front(), 4 * psi);
   EXPECT_EQ(alive_after(schedule, in_category(Category::optimizer_states)).front(), 12 * (sharded / 4 + psi - sharded));
-  EXPECT_EQ(most_alive(schedule, in_category(Category::communication_buffers)), 2 * sharded + 2 * sharded / 4) << "the gather buffer and the packed shards";
+  EXPECT_EQ(most_alive(schedule, in_category(Category::communication_buffers)), 2 * sharded + 2 * sharded / 4)
+      << "the gather buffer and the packed shards";
 }
 
 TEST(OlmoDdp, ABf16WireNeedsABufferOfItsOwn) {
@@ -63,8 +65,10 @@ TEST(OlmoDdp, MuonGathersEveryMatrixInFp32) {
 
 // foreach works on 600 million elements at once: Llama-2-7B on four ranks steps on 1,685 million.
 TEST(OlmoDdp, StepsInChunks) {
-  EXPECT_EQ(most_alive(valid_schedule(make_job(preset_named("llama-2-7b"), "olmo_ddp", {.ranks = 4})), labelled("optimizer temporaries")), 4 * 600'000'000LL);
-  EXPECT_EQ(most_alive(valid_schedule(make_job(equal_blocks(3), "olmo_ddp", {.ranks = 4})), labelled("optimizer temporaries")), 4 * 3 * 64 * 64 / 4);
+  EXPECT_EQ(most_alive(valid_schedule(make_job(preset_named("llama-2-7b"), "olmo_ddp", {.ranks = 4})), labelled("optimizer temporaries")),
+            4 * 600'000'000LL);
+  EXPECT_EQ(most_alive(valid_schedule(make_job(equal_blocks(3), "olmo_ddp", {.ranks = 4})), labelled("optimizer temporaries")),
+            4 * 3 * 64 * 64 / 4);
 }
 
 TEST(OlmoDdp, RefusesReduceScatterOfBucketedGradients) {

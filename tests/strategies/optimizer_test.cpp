@@ -15,7 +15,10 @@ std::int64_t states(OptimizerKind kind, std::optional<DType> master) {
   return fold_memory(valid_schedule(owned), 1).persistent[static_cast<std::size_t>(Category::optimizer_states)].value();
 }
 
-struct Expected { OptimizerKind kind; std::int64_t mixed, without_master; };
+struct Expected {
+  OptimizerKind kind;
+  std::int64_t mixed, without_master;
+};
 
 class States : public ::testing::TestWithParam<Expected> {};
 
@@ -25,9 +28,12 @@ TEST_P(States, BytesHeld) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, States,
-                         ::testing::Values(Expected{OptimizerKind::sgd, 4 * toy_psi, 0}, Expected{OptimizerKind::momentum, 8 * toy_psi, 4 * toy_psi},
-                                           Expected{OptimizerKind::adam, 12 * toy_psi, 8 * toy_psi}, Expected{OptimizerKind::adamw, 12 * toy_psi, 8 * toy_psi},
-                                           Expected{OptimizerKind::lion, 8 * toy_psi, 4 * toy_psi}, Expected{OptimizerKind::adamw_8bit, 6 * toy_psi, 2 * toy_psi},
+                         ::testing::Values(Expected{OptimizerKind::sgd, 4 * toy_psi, 0},
+                                           Expected{OptimizerKind::momentum, 8 * toy_psi, 4 * toy_psi},
+                                           Expected{OptimizerKind::adam, 12 * toy_psi, 8 * toy_psi},
+                                           Expected{OptimizerKind::adamw, 12 * toy_psi, 8 * toy_psi},
+                                           Expected{OptimizerKind::lion, 8 * toy_psi, 4 * toy_psi},
+                                           Expected{OptimizerKind::adamw_8bit, 6 * toy_psi, 2 * toy_psi},
                                            Expected{OptimizerKind::muon, 8 * toy_psi, 4 * toy_psi},
                                            Expected{OptimizerKind::adafactor, 4 * toy_psi + 3 * 4 * 128, 3 * 4 * 128}));
 
@@ -57,12 +63,14 @@ TEST(Clipping, SendsOneScalarWhereGradientsAreSharded) {
 
 // fp16: torch's GradScaler reads one flag on the host before it steps; where gradients are sharded it is all-reduced first.
 TEST(GradScaler, AllReducesTheFlagOfShards) {
-  for (const auto& [strategy, sent] : std::vector<std::pair<std::string, std::int64_t>>{{"naive_dp", 0}, {"ddp", 0}, {"zero_redundancy", 0}, {"fsdp1", 6}, {"fsdp2", 6}})
+  for (const auto& [strategy, sent] :
+       std::vector<std::pair<std::string, std::int64_t>>{{"naive_dp", 0}, {"ddp", 0}, {"zero_redundancy", 0}, {"fsdp1", 6}, {"fsdp2", 6}})
     for (const DType dtype : {DType::bf16, DType::fp16}) {
       const OwnedJob owned = make_job(equal_blocks(3), strategy, {.ranks = 4, .parameters = dtype, .gradients = dtype});
       const Schedule schedule = valid_schedule(owned);
       EXPECT_EQ(account(schedule, owned.model->total()).control.value(), dtype == DType::fp16 ? sent : 0) << strategy;
-      const auto reads = std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) { return op.label.verb == std::string("found_inf.item"); });
+      const auto reads = std::count_if(schedule.ops.begin(), schedule.ops.end(),
+                                       [](const Op& op) { return op.label.verb == std::string("found_inf.item"); });
       EXPECT_EQ(reads, dtype == DType::fp16 ? 1 : 0) << strategy;
     }
 }

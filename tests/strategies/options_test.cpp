@@ -25,7 +25,7 @@ struct Read {
 };
 
 Read read(const std::string& text) {
-  const Node root = read_yaml({"s.yaml", text}).value();
+  const ConfigNode root = read_yaml({"s.yaml", text}).value();
   Problems problems;
   MapReader reader(root, problems, "strategy");
   Options options = read_options(reader, specs);

@@ -10,7 +10,9 @@ namespace shardsim::testing {
 namespace {
 
 // Toy T: root {embed, norm, head} = 1,624 elements, two blocks of 178.
-struct Padded { std::int64_t n, rows_root, rows_block, each_total, flat_2n; };
+struct Padded {
+  std::int64_t n, rows_root, rows_block, each_total, flat_2n;
+};
 
 class ToyPadding : public ::testing::TestWithParam<Padded> {};
 
@@ -32,7 +34,8 @@ TEST_P(ToyPadding, FollowsEachLibrarysRule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ToyPadding,
-                         ::testing::Values(Padded{2, 1640, 178, 1980, 1980}, Padded{4, 1672, 196, 1984, 1984}, Padded{8, 1672, 232, 1992, 1984}));
+                         ::testing::Values(Padded{2, 1640, 178, 1980, 1980}, Padded{4, 1672, 196, 1984, 1984},
+                                           Padded{8, 1672, 232, 1992, 1984}));
 
 TEST(FlatLayout, AlignsEachTensorAndPadsTheTail) {
   const OwnedJob owned = make_job(toy(), "ddp");
@@ -57,7 +60,8 @@ TEST(RowsOwned, LastRanksOwnLessDownToNothing) {
 
 std::vector<std::vector<std::int64_t>> grouped_sizes(const std::vector<std::int64_t>& sizes, const std::vector<BucketRange>& ranges) {
   std::vector<std::vector<std::int64_t>> groups;
-  for (const BucketRange& r : ranges) groups.emplace_back(sizes.begin() + static_cast<std::ptrdiff_t>(r.begin), sizes.begin() + static_cast<std::ptrdiff_t>(r.end));
+  for (const BucketRange& r : ranges)
+    groups.emplace_back(sizes.begin() + static_cast<std::ptrdiff_t>(r.begin), sizes.begin() + static_cast<std::ptrdiff_t>(r.end));
   return groups;
 }
 using Groups = std::vector<std::vector<std::int64_t>>;

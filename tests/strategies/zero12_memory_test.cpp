@@ -68,7 +68,8 @@ TEST(Zero12Memory, TheBucketBufferIsAlwaysWhole) {
     MemoryCase one(strategy, 2);
     EXPECT_EQ(most_alive(one.schedule(), labelled("ipg buffer")), 2 * bucket);
     // Stage 1 keeps it through the next micro-batch's forward; stage 2 frees it in every epilogue.
-    EXPECT_EQ(alive_at_end_of(one.schedule(), Phase::backward, 0, labelled("ipg buffer")), std::string_view(strategy) == "zero1" ? 2 * bucket : 0);
+    EXPECT_EQ(alive_at_end_of(one.schedule(), Phase::backward, 0, labelled("ipg buffer")),
+              std::string_view(strategy) == "zero1" ? 2 * bucket : 0);
     EXPECT_EQ(alive_at_end_of(one.schedule(), Phase::backward, 1, labelled("ipg buffer")), 0);
     one.job.strategy.options.set("overlap_comm", true);
     EXPECT_EQ(most_alive(one.schedule(), labelled("ipg buffer")), 2 * 2 * bucket);
@@ -94,7 +95,8 @@ TEST(Zero12Memory, TheStepCastsThePartitionGroupByGroup) {
   EXPECT_EQ(most_alive(schedule, labelled("flat_grad_partition")), 2 * partition);
   EXPECT_EQ(most_alive(schedule, labelled("single_grad_partition")), 4 * partition);
   EXPECT_EQ(most_alive(schedule, labelled("g.double")), 8 * 312) << "the largest slice: what the embedding leaves to rank 1";
-  EXPECT_EQ(most_alive(MemoryCase("zero2", 1).schedule(), labelled("flat_grad_partition")), 0) << "rank 0 owns one slice: no copy to flatten it";
+  EXPECT_EQ(most_alive(MemoryCase("zero2", 1).schedule(), labelled("flat_grad_partition")), 0)
+      << "rank 0 owns one slice: no copy to flatten it";
 }
 
 TEST(Zero12Memory, WithoutContiguousGradientsTheyAreReducedFromWhereTheyAre) {

@@ -73,8 +73,10 @@ struct Setting {
   bool multi_rank = *rc::gen::arbitrary<bool>(), round_robin = *rc::gen::arbitrary<bool>(), split = *rc::gen::arbitrary<bool>();
   bool offload = *rc::gen::arbitrary<bool>(), fp32_wire = *rc::gen::arbitrary<bool>(), fp32_accumulation = *rc::gen::arbitrary<bool>();
   std::int64_t bucket = *rc::gen::element<std::int64_t>(1, 90, 200, 900, 500'000'000);
-  ToySizes sizes{.vocabulary = *rc::gen::inRange<std::int64_t>(1, 40), .width = *rc::gen::inRange<std::int64_t>(1, 9),
-                 .hidden = *rc::gen::inRange<std::int64_t>(1, 12), .blocks = *rc::gen::inRange(1, 4)};
+  ToySizes sizes{.vocabulary = *rc::gen::inRange<std::int64_t>(1, 40),
+                 .width = *rc::gen::inRange<std::int64_t>(1, 9),
+                 .hidden = *rc::gen::inRange<std::int64_t>(1, 12),
+                 .blocks = *rc::gen::inRange(1, 4)};
 
   [[nodiscard]] Job job(const Model& model) const {
     Job job = job_on(model, strategy, n, micro_batches);
@@ -106,9 +108,12 @@ RC_GTEST_PROP(Zero12, BytesFollowTheClosedForm, ()) {
   RC_ASSERT(moments_fit_weights(schedule));
   std::int64_t flat = 0, reduced = toy->total().value();
   for (const auto& group : optimizer_param_groups(*toy, s.split))
-    flat += padded(std::accumulate(group.begin(), group.end(), std::int64_t{0}, [&](std::int64_t sum, ParameterId p) { return sum + toy->at(p).elements.value(); }), s.n);
+    flat += padded(std::accumulate(group.begin(), group.end(), std::int64_t{0},
+                                   [&](std::int64_t sum, ParameterId p) { return sum + toy->at(p).elements.value(); }),
+                   s.n);
   if (s.bf16_optimizer()) reduced = flat;
-  const std::int64_t passes_over = s.reduces_to_owners() ? 1 : 2, times = s.strategy == "zero2" ? s.micro_batches : 1, e_c = s.fp32_wire ? 4 : 2;
+  const std::int64_t passes_over = s.reduces_to_owners() ? 1 : 2, times = s.strategy == "zero2" ? s.micro_batches : 1,
+                     e_c = s.fp32_wire ? 4 : 2;
   const std::int64_t crossing = passes_over * times * reduced * e_c + (s.n > 1 ? flat * 2 : 0);
   RC_ASSERT(bytes_sent(schedule) == ((s.n - 1) * crossing + s.n - 1) / s.n);
 }
@@ -188,13 +193,12 @@ TEST(Zero2, AtMostOneReductionOverlapsCompute) {
   std::int32_t previous = -1, waited_for = -1, reductions = 0;
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const Op& op = schedule.ops[i];
-    if (const auto* wait = std::get_if<Wait>(&op.action); wait && op.stream == ScheduleBuilder::compute_stream()) waited_for = std::max(waited_for, wait->op.index);
+    if (const auto* wait = std::get_if<Wait>(&op.action); wait && op.stream == ScheduleBuilder::compute_stream())
+      waited_for = std::max(waited_for, wait->op.index);
     const auto* c = std::get_if<Communicate>(&op.action);
     if (!c || c->kind != Collective::all_reduce || c->control) continue;
     EXPECT_EQ(schedule.streams[static_cast<std::size_t>(op.stream.index)].name, "reduction_stream");
-    if (++reductions > 1) {
-      EXPECT_GT(waited_for, previous) << "compute ran on beside two reductions";
-    }
+    if (++reductions > 1) { EXPECT_GT(waited_for, previous) << "compute ran on beside two reductions"; }
     previous = static_cast<std::int32_t>(i);
   }
   EXPECT_EQ(reductions, 3);
@@ -233,8 +237,7 @@ TEST(Zero12, GathersEachGroupInPlaceOnTheComputeStream) {
   job.training.optimizer.split_weight_decay = true;
   const Schedule schedule = valid_schedule(job);
   EXPECT_THAT(payloads(schedule, Collective::all_gather), ElementsAre(1936, 48));  // 1936 and 44, padded to multiples of 8
-  for (const Communicate& c : collectives(schedule))
-    EXPECT_EQ(c.source.valid(), false) << name_of(c.kind);
+  for (const Communicate& c : collectives(schedule)) EXPECT_EQ(c.source.valid(), false) << name_of(c.kind);
   job.world_size = 1;
   EXPECT_THAT(payloads(valid_schedule(job), Collective::all_gather), IsEmpty());
 }
@@ -277,7 +280,8 @@ TEST(Zero12, NameOptionsWithoutEffect) {
   job.strategy.options.set("allgather_bucket_size", std::int64_t{1000});
   job.training.offload.parameters = OffloadTarget::cpu;
   job.training.precision.gradients = DType::fp32;
-  EXPECT_THAT(emit(job).warnings, ElementsAre(HasSubstr("allgather_bucket_size"), HasSubstr("offload of parameters"), HasSubstr("accumulation dtype")));
+  EXPECT_THAT(emit(job).warnings,
+              ElementsAre(HasSubstr("allgather_bucket_size"), HasSubstr("offload of parameters"), HasSubstr("accumulation dtype")));
   job.strategy.name = "zero1";
   job.strategy.options.set("overlap_comm", true);
   EXPECT_THAT(emit(job).warnings, ::testing::Contains(HasSubstr("overlap_comm has no effect: BF16_Optimizer")));

@@ -29,7 +29,8 @@ struct Call {
 };
 
 std::shared_ptr<const Model> opt_1_3b(const Training& training) {
-  const auto config = read_yaml({"opt-1.3b", R"({"model_type": "opt", "architectures": ["OPTForCausalLM"], "vocab_size": 50272, "hidden_size": 2048,
+  const auto config =
+      read_yaml({"opt-1.3b", R"({"model_type": "opt", "architectures": ["OPTForCausalLM"], "vocab_size": 50272, "hidden_size": 2048,
     "word_embed_proj_dim": 2048, "num_hidden_layers": 24, "num_attention_heads": 32, "ffn_dim": 8192, "max_position_embeddings": 2048,
     "do_layer_norm_before": true, "activation_function": "relu"})"});
   if (!config) throw std::runtime_error(config.error().text());
@@ -79,7 +80,8 @@ TEST(Zero1Trace, OneParamGroupGivesOtherBuckets) {
 
 TEST(Zero1Trace, EveryGradientIsCopiedBack) {
   const Schedule schedule = trained_step(false);
-  const auto copied_back = std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) { return std::string_view(op.label.verb) == "buf.copy_"; });
+  const auto copied_back =
+      std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) { return std::string_view(op.label.verb) == "buf.copy_"; });
   EXPECT_EQ(copied_back, 388);
 }
 
@@ -112,7 +114,8 @@ std::vector<Call> calls_of_trace(const std::string& text) {
 }
 
 TEST(Zero1Trace, EqualsThePublicTrace) {
-  const std::filesystem::path trace = std::filesystem::path(SHARDSIM_SOURCE_DIR) / "../shared/data/inputs/trace/li_plus_zero1.trace.json.gz";
+  const std::filesystem::path trace =
+      std::filesystem::path(SHARDSIM_SOURCE_DIR) / "../shared/data/inputs/trace/li_plus_zero1.trace.json.gz";
   if (!std::filesystem::exists(trace)) GTEST_SKIP() << "no li_plus_zero1.trace.json.gz beside the source tree";
   const std::vector<Call> one_step = calls_of(trained_step(false));
   std::vector<Call> two_steps = one_step;

@@ -7,7 +7,9 @@
 namespace shardsim::testing {
 namespace {
 
-struct Gathered { std::int64_t elements = 0, calls = 0; };
+struct Gathered {
+  std::int64_t elements = 0, calls = 0;
+};
 
 Gathered gathered(const Schedule& schedule) {
   Gathered sum;
@@ -45,18 +47,23 @@ TEST(Zero3Gathers, WithoutPrefetchOnlyTheReuseDistanceRetains) {
 TEST(Zero3Gathers, FirstMicroBatchRecordsAndGathersEverything) {
   const std::int64_t block_norms = 64 * 4096, last_norm = 4096;
   EXPECT_EQ(llama({.ranks = 8, .warm = false}).elements, 13'476'298'752 + 2 * block_norms + 2 * last_norm);
-  EXPECT_EQ(llama({.ranks = 8, .checkpointing = Checkpointing::full, .warm = false}).elements, 19'952'304'128 + 3 * block_norms + 2 * last_norm);
+  EXPECT_EQ(llama({.ranks = 8, .checkpointing = Checkpointing::full, .warm = false}).elements,
+            19'952'304'128 + 3 * block_norms + 2 * last_norm);
 }
 
 // Llama-3-8B: the head alone has 525 million parameters, so less is retained; checkpointing changes nothing.
 TEST(Zero3Gathers, Llama3_8B) {
   for (const Checkpointing checkpointing : {Checkpointing::none, Checkpointing::full})
-    EXPECT_EQ(gathered(valid_schedule(make_job(preset_named("llama-3-8b"), "zero3", {.ranks = 8, .checkpointing = checkpointing}))).elements, 15'098'445'824);
+    EXPECT_EQ(
+        gathered(valid_schedule(make_job(preset_named("llama-3-8b"), "zero3", {.ranks = 8, .checkpointing = checkpointing}))).elements,
+        15'098'445'824);
 }
 
 // The overflow flag of fp16 is one byte more than the norm's eight, which bf16 sends too.
 TEST(Zero3Step, ChecksOverflowInFp16Only) {
-  const auto control = [](DType dtype) { return traffic_of(make_job(equal_blocks(3), "zero3", {.ranks = 4, .parameters = dtype, .gradients = dtype})).control.value(); };
+  const auto control = [](DType dtype) {
+    return traffic_of(make_job(equal_blocks(3), "zero3", {.ranks = 4, .parameters = dtype, .gradients = dtype})).control.value();
+  };
   EXPECT_EQ(control(DType::bf16), 2 * 3 * 8 / 4);
   EXPECT_EQ(control(DType::fp16), (2 * 3 * 9 + 3) / 4);
 }
@@ -81,14 +88,17 @@ TEST(Zero3Memory, StatesAreSharded) {
 
 TEST(Zero3Hpz, OnlyTheFirstForwardLeavesTheSmallGroup) {
   JobOptions options{.ranks = 8, .micro_batches = 2};
-  options.options = {{"zero_hpz_partition_size", std::int64_t{2}}, {"stage3_param_persistence_threshold", std::int64_t{0}},
-                     {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  options.options = {{"zero_hpz_partition_size", std::int64_t{2}},
+                     {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}},
+                     {"stage3_max_reuse_distance", std::int64_t{0}}};
   const std::int64_t psi = 4 * 64 * 64;
   // 2 bytes: one gather over 8 ranks, three over 2; two reduce-scatters over 8.
   EXPECT_EQ(sent(equal_blocks(4), "zero3", options), 2 * psi * 7 / 8 + 3 * 2 * psi / 2 + 2 * 2 * psi * 7 / 8);
 }
 
-// qgZ on two nodes of four: int4 within the node, then a quarter of it between nodes, plus scales of 4 bytes (64 a matrix, 16 at the second hop).
+// qgZ on two nodes of four: int4 within the node, then a quarter of it between nodes, plus scales of 4 bytes (64 a matrix, 16 at the second
+// hop).
 TEST(Zero3Qgz, TwoHopsOfInt4) {
   JobOptions options{.ranks = 8};
   options.options = {{"zero_quantized_gradients", true}};
@@ -111,13 +121,18 @@ TEST(Zero3Qwz, GathersAboutHalf) {
   EXPECT_EQ(gathered, 8 * (65536 + 9 * 4) * 7 / 8);
 }
 
-// All of ZeRO++ at once: weights quantised over the whole world in the first forward only, later gathers in bf16 inside pairs, matrices reduced
-// in int4 over two hops. Vectors and matrices that do not divide are reduce-scattered.
+// All of ZeRO++ at once: weights quantised over the whole world in the first forward only, later gathers in bf16 inside pairs, matrices
+// reduced in int4 over two hops. Vectors and matrices that do not divide are reduce-scattered.
 TEST(Zero3PlusPlus, TogetherEachKeepsToItsPart) {
   JobOptions options{.ranks = 8, .micro_batches = 2};
-  options.options = {{"zero_quantized_weights", true}, {"zero_hpz_partition_size", std::int64_t{2}}, {"zero_quantized_gradients", true},
-                     {"stage3_param_persistence_threshold", std::int64_t{0}}, {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
-  OwnedJob owned = make_job(inline_layers("- {name: block, repeat: 3, block: true, parameters: {w: [64, 64], b: [64]}}\n"), "zero3", options);
+  options.options = {{"zero_quantized_weights", true},
+                     {"zero_hpz_partition_size", std::int64_t{2}},
+                     {"zero_quantized_gradients", true},
+                     {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}},
+                     {"stage3_max_reuse_distance", std::int64_t{0}}};
+  OwnedJob owned =
+      make_job(inline_layers("- {name: block, repeat: 3, block: true, parameters: {w: [64, 64], b: [64]}}\n"), "zero3", options);
   owned.job.gpus_per_node = 4;
   const Traffic traffic = traffic_of(owned);
   const auto sent_by = [&](Collective c) { return traffic.sent_per_rank[static_cast<std::size_t>(c)].value(); };
@@ -130,8 +145,11 @@ TEST(Zero3PlusPlus, TogetherEachKeepsToItsPart) {
 /// Shard groups of two nodes: gathered between the nodes on a quarter, then inside them; as many bytes in all as in one gather.
 TEST(Mics, GathersBetweenNodesFirst) {
   JobOptions options{.ranks = 16};
-  options.options = {{"mics_shard_size", std::int64_t{8}}, {"mics_hierarchical_params_gather", true}, {"stage3_param_persistence_threshold", std::int64_t{0}},
-                     {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  options.options = {{"mics_shard_size", std::int64_t{8}},
+                     {"mics_hierarchical_params_gather", true},
+                     {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}},
+                     {"stage3_max_reuse_distance", std::int64_t{0}}};
   OwnedJob owned = make_job(equal_blocks(4), "mics", options);
   owned.job.gpus_per_node = 4;
   const std::int64_t matrix = 64 * 64;
@@ -161,15 +179,18 @@ TEST(Mics, AllReducesShardsBucketByBucket) {
   std::vector<std::pair<std::int32_t, std::int64_t>> calls;  // micro-batch, where
   const Schedule schedule = valid_schedule(make_job(equal_blocks(3), "mics", options));
   for (const Op& op : schedule.ops)
-    if (const auto* c = std::get_if<Communicate>(&op.action); c && c->kind == Collective::all_reduce && !c->control) calls.emplace_back(op.micro_batch, c->offset.value());
+    if (const auto* c = std::get_if<Communicate>(&op.action); c && c->kind == Collective::all_reduce && !c->control)
+      calls.emplace_back(op.micro_batch, c->offset.value());
   const std::int64_t part = 64 * 64 / 4;
   EXPECT_EQ(calls, (std::vector<std::pair<std::int32_t, std::int64_t>>{{1, 2 * part}, {1, part}, {1, 0}}));
 }
 
 TEST(Mics, GathersInGroupsAndReducesAcrossThem) {
   JobOptions options{.ranks = 8};
-  options.options = {{"mics_shard_size", std::int64_t{4}}, {"stage3_param_persistence_threshold", std::int64_t{0}},
-                     {"stage3_prefetch_bucket_size", std::int64_t{0}}, {"stage3_max_reuse_distance", std::int64_t{0}}};
+  options.options = {{"mics_shard_size", std::int64_t{4}},
+                     {"stage3_param_persistence_threshold", std::int64_t{0}},
+                     {"stage3_prefetch_bucket_size", std::int64_t{0}},
+                     {"stage3_max_reuse_distance", std::int64_t{0}}};
   const std::int64_t psi = 4 * 64 * 64;
   EXPECT_EQ(sent(equal_blocks(4), "mics", options), 3 * 2 * psi * 3 / 4 + 2 * 2 * (psi / 4) / 2);
 }

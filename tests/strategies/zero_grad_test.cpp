@@ -25,7 +25,8 @@ constexpr std::int64_t three_squares = 3 * 64 * 64;
 std::int64_t gradients_after(const Schedule& schedule) { return alive_after(schedule, in_category(Category::gradients)).back(); }
 std::int64_t gradients_before(const Schedule& schedule) { return alive_after(schedule, in_category(Category::gradients)).front(); }
 std::size_t zero_fills(const Schedule& schedule) {
-  return static_cast<std::size_t>(std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) { return op.label.verb == std::string("zero_grad"); }));
+  return static_cast<std::size_t>(
+      std::count_if(schedule.ops.begin(), schedule.ops.end(), [](const Op& op) { return op.label.verb == std::string("zero_grad"); }));
 }
 
 /// FSDP's shards keep 4 bytes of gradient; a reduced shard is added to them and freed, in the first micro-batch too.
@@ -37,14 +38,18 @@ TEST(ZeroGrad, ShardsKeepTheirGradients) {
         EXPECT_EQ(gradients_before(s), warm ? 4 * three_squares / 4 : 0) << strategy;
         EXPECT_EQ(gradients_after(s), 4 * three_squares / 4) << strategy;
         EXPECT_EQ(zero_fills(s), 3U) << strategy;
-        EXPECT_EQ(bytes_sent(s), bytes_sent(valid_schedule(make_job(equal_blocks(3), strategy, {.ranks = 4, .micro_batches = g, .reduce = DType::fp32, .warm = warm}))));
+        EXPECT_EQ(bytes_sent(s), bytes_sent(valid_schedule(make_job(
+                                     equal_blocks(3), strategy, {.ranks = 4, .micro_batches = g, .reduce = DType::fp32, .warm = warm}))));
       }
 }
 
 /// HSDP with the all-reduce in the last micro-batch only: partial shards stay apart from the kept gradient.
 TEST(ZeroGrad, PartialShardsAreNotTheGradient) {
   for (const bool warm : {true, false}) {
-    const Schedule s = valid_schedule(keeping("fsdp2", {.ranks = 4, .micro_batches = 3, .reduce = DType::fp32, .warm = warm,
+    const Schedule s = valid_schedule(keeping("fsdp2", {.ranks = 4,
+                                                        .micro_batches = 3,
+                                                        .reduce = DType::fp32,
+                                                        .warm = warm,
                                                         .options = {{"replicate", std::int64_t{2}}, {"requires_all_reduce", false}}}));
     EXPECT_EQ(gradients_after(s), 4 * three_squares / 2);
   }
@@ -64,12 +69,15 @@ TEST(ZeroGrad, DdpKeepsGradientsOrViews) {
   EXPECT_EQ(alive_after(first, labelled(".grad")).back(), 0);
 }
 
-/// The engine empties gradients itself (DeepSpeed), or always fills its buffers with zeros (Megatron, OLMo): the choice is named as without effect.
+/// The engine empties gradients itself (DeepSpeed), or always fills its buffers with zeros (Megatron, OLMo): the choice is named as without
+/// effect.
 TEST(ZeroGrad, IsNotReadByEngines) {
   for (const char* strategy : {"zero1", "zero2", "zero3", "mics", "megatron", "olmo_ddp"}) {
     const OwnedJob owned = keeping(strategy, {.ranks = 4});
     EXPECT_THAT(emit(owned.job).warnings, Contains(HasSubstr("zero_grad has no effect"))) << strategy;
-    EXPECT_EQ(fold_memory(emit(owned.job), 1).resident, fold_memory(emit(make_job(equal_blocks(3), strategy, {.ranks = 4}).job), 1).resident) << strategy;
+    EXPECT_EQ(fold_memory(emit(owned.job), 1).resident,
+              fold_memory(emit(make_job(equal_blocks(3), strategy, {.ranks = 4}).job), 1).resident)
+        << strategy;
   }
 }
 

@@ -36,9 +36,11 @@ TEST(ZeroRedundancy, BroadcastsEveryParameterFromItsOwner) {
 }
 
 TEST(ZeroRedundancy, BroadcastsOneBucketForEachRank) {
-  const Schedule schedule = valid_schedule(make_job(toy(), "zero_redundancy", {.ranks = 2, .options = {{"parameters_as_bucket_view", true}}}));
+  const Schedule schedule =
+      valid_schedule(make_job(toy(), "zero_redundancy", {.ranks = 2, .options = {{"parameters_as_bucket_view", true}}}));
   EXPECT_THAT(payloads(schedule, Collective::broadcast), ElementsAre(994, 986));
-  const Schedule more_ranks_than_parameters = valid_schedule(make_job(toy(), "zero_redundancy", {.ranks = 16, .rank = 15, .options = {{"parameters_as_bucket_view", true}}}));
+  const Schedule more_ranks_than_parameters =
+      valid_schedule(make_job(toy(), "zero_redundancy", {.ranks = 16, .rank = 15, .options = {{"parameters_as_bucket_view", true}}}));
   EXPECT_EQ(payloads(more_ranks_than_parameters, Collective::broadcast).size(), 11U);
 }
 
@@ -49,14 +51,16 @@ TEST(ZeroRedundancy, SendsSixBytesAParameterInBf16AndTwelveInFp32) {
       EXPECT_EQ(bytes_sent(valid_schedule(make_job(toy(), "zero_redundancy", {.ranks = n, .micro_batches = 2, .options = options}))),
                 (6 * 1980 * (n - 1) + n - 1) / n);
       EXPECT_EQ(bytes_sent(valid_schedule(make_job(
-                    toy(), "zero_redundancy", {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .options = options}))),
+                    toy(), "zero_redundancy",
+                    {.ranks = n, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .options = options}))),
                 (12 * 1980 * (n - 1) + n - 1) / n);
     }
   }
 }
 
 TEST(ZeroRedundancy, UpdatesOnlyWhatItOwns) {
-  const OwnedJob job = make_job(toy(), "zero_redundancy", {.ranks = 4, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .rank = 3});
+  const OwnedJob job = make_job(toy(), "zero_redundancy",
+                                {.ranks = 4, .parameters = DType::fp32, .gradients = DType::fp32, .master = std::nullopt, .rank = 3});
   std::int64_t updated = 0;
   const Schedule schedule = valid_schedule(job);
   EXPECT_TRUE(moments_fit_weights(schedule));
@@ -66,7 +70,8 @@ TEST(ZeroRedundancy, UpdatesOnlyWhatItOwns) {
   EXPECT_EQ(updated, 178);
 }
 
-/// Buckets of one matrix each, of ranks 0, 1, 0: each is waited for, stepped on and broadcast by its owner before gradients are copied back.
+/// Buckets of one matrix each, of ranks 0, 1, 0: each is waited for, stepped on and broadcast by its owner before gradients are copied
+/// back.
 TEST(ZeroRedundancy, OverlapsTheStepWithDdp) {
   const std::vector<std::pair<std::string, Options::Value>> options{{"overlap_with_ddp", true}, {"bucket_cap_mb", 0.001}};
   for (const std::int64_t rank : {0, 1}) {

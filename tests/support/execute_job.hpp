@@ -19,7 +19,8 @@ struct OwnedJob : Job {
 
 inline std::shared_ptr<const Model> small_llama(const Training& training, int layers = 2) {
   const std::string config = R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 56, "vocab_size": 48,
-                                 "num_hidden_layers": )" + std::to_string(layers) + R"(,
+                                 "num_hidden_layers": )" +
+                             std::to_string(layers) + R"(,
                                  "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": false})";
   const auto node = read_json(Source{"small-llama.json", config});
   if (!node) throw std::runtime_error(node.error().text());

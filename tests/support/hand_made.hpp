@@ -46,7 +46,7 @@ class HandMade {
     return priced_op_by_op(builder.schedule(), costs_);
   }
 
-  [[nodiscard]] Timeline replay(const Machine& machine = {}) {
+  [[nodiscard]] Timeline replay(const ReplayOptions& machine = {}) {
     const RankProgram one = program();
     return simulate({&one, 1}, machine).front();
   }

@@ -22,20 +22,23 @@ inline std::shared_ptr<const Architecture> inline_layers(const std::string& text
   return *architecture;
 }
 
-struct ToySizes { std::int64_t vocabulary = 101, width = 8, hidden = 10, blocks = 2; };
+struct ToySizes {
+  std::int64_t vocabulary = 101, width = 8, hidden = 10, blocks = 2;
+};
 
 /// Embedding, blocks of four parameters, a norm and a head: 1,980 elements with the default sizes.
 inline std::shared_ptr<const Architecture> toy(const ToySizes& sizes = {}) {
   const std::string v = std::to_string(sizes.vocabulary), d = std::to_string(sizes.width), h = std::to_string(sizes.hidden);
   return inline_layers("- {name: embed, parameters: {weight: [" + v + ", " + d + "]}}\n" +
-                       "- {name: block, repeat: " + std::to_string(sizes.blocks) + ", block: true, parameters: {w1: [" + h + ", " + d + "], b1: [" + h + "], w2: [" +
-                       d + ", " + h + "], b2: [" + d + "]}}\n" +
-                       "- {name: norm, parameters: {weight: [" + d + "]}}\n" + "- {name: head, parameters: {weight: [" + v + ", " + d + "]}}\n");
+                       "- {name: block, repeat: " + std::to_string(sizes.blocks) + ", block: true, parameters: {w1: [" + h + ", " + d +
+                       "], b1: [" + h + "], w2: [" + d + ", " + h + "], b2: [" + d + "]}}\n" + "- {name: norm, parameters: {weight: [" + d +
+                       "]}}\n" + "- {name: head, parameters: {weight: [" + v + ", " + d + "]}}\n");
 }
 
 /// Blocks of one square matrix each and nothing else.
 inline std::shared_ptr<const Architecture> equal_blocks(int count, int width = 64) {
-  return inline_layers("- {name: block, repeat: " + std::to_string(count) + ", block: true, parameters: {w: [" + std::to_string(width) + ", " + std::to_string(width) + "]}}\n");
+  return inline_layers("- {name: block, repeat: " + std::to_string(count) + ", block: true, parameters: {w: [" + std::to_string(width) +
+                       ", " + std::to_string(width) + "]}}\n");
 }
 
 inline std::shared_ptr<const Architecture> preset_named(const std::string& name) {

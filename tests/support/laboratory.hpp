@@ -69,7 +69,8 @@ struct Laboratory {
   void add_rank(const std::string& space, const std::string& link, const std::string& address) const {
     must("ip netns add " + space);
     must("ip link add " + link + " type veth peer name eth0 netns " + space + " && ip link set " + link + " master lab up");
-    must("ip -n " + space + " addr add " + address + "/24 dev eth0 && ip -n " + space + " link set eth0 up && ip -n " + space + " link set lo up");
+    must("ip -n " + space + " addr add " + address + "/24 dev eth0 && ip -n " + space + " link set eth0 up && ip -n " + space +
+         " link set lo up");
     must("tc -n " + space + " qdisc add dev eth0 root tbf rate " + rate + " burst 8kb latency 200ms");
   }
 };
@@ -87,9 +88,7 @@ inline std::string laboratory_forbidden() {
   try {
     (void)in_laboratory({.ranks = 1}, [] { return std::string(); });
     return {};
-  } catch (const EnvironmentError& error) {
-    return error.what();
-  }
+  } catch (const EnvironmentError& error) { return error.what(); }
 }
 
 }  // namespace shardsim::test

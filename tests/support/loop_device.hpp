@@ -64,7 +64,9 @@ class LoopDevice final : public execute::Device {
   void download(const std::byte* memory, std::byte* host, std::size_t bytes) override { LoopLaunch::move(memory, host, bytes); }
   execute::Math& math() override { return math_; }
   execute::PoolUse pool() override { return {high_, high_, granularity, std::size_t{1} << 30, std::size_t{2} << 30}; }
-  std::size_t footprint(std::size_t bytes) override { return (std::max<std::size_t>(1, bytes) + granularity - 1) / granularity * granularity; }
+  std::size_t footprint(std::size_t bytes) override {
+    return (std::max<std::size_t>(1, bytes) + granularity - 1) / granularity * granularity;
+  }
   void wait() override {}
   [[nodiscard]] const LoopLaunch& launch() const { return launch_; }
 

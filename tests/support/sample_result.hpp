@@ -64,9 +64,10 @@ inline SimulationResult sample_result() {
   r.traffic.total = r.traffic.by_rank_max = Bytes{4'500'000};
   r.traffic.by_rank_min = Bytes{4'499'999};
   r.traffic.by_rank_mean = 4'499'999.5;
-  r.traffic.by_group = {{"world", Collective::all_gather, DType::bf16, Bytes{2'000'000}, 2, Bytes{3'000'000}, "ring", "ring alpha-beta", false, "", 0},
-                        {"world", Collective::reduce_scatter, DType::bf16, Bytes{2'000'000}, 1, Bytes{1'500'000}, "ring", "ring alpha-beta", false, "", 0},
-                        {"world", Collective::all_reduce, DType::fp32, Bytes{4}, 1, Bytes{6}, "ring", "ring alpha-beta", true, "", 0}};
+  r.traffic.by_group = {
+      {"world", Collective::all_gather, DType::bf16, Bytes{2'000'000}, 2, Bytes{3'000'000}, "ring", "ring alpha-beta", false, "", 0},
+      {"world", Collective::reduce_scatter, DType::bf16, Bytes{2'000'000}, 1, Bytes{1'500'000}, "ring", "ring alpha-beta", false, "", 0},
+      {"world", Collective::all_reduce, DType::fp32, Bytes{4}, 1, Bytes{6}, "ring", "ring alpha-beta", true, "", 0}};
   r.traffic.control = Bytes{6};
   r.traffic.psi_units = 6;
   r.traffic.textbook = Bytes{4'400'000};

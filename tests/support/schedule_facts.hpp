@@ -58,7 +58,8 @@ using Selected = std::function<bool(const Buffer&)>;
     if (initial[i] && selected(schedule.buffers[i])) now += schedule.buffers[i].size().value();
   std::vector<std::int64_t> alive{now};
   for (const Op& op : schedule.ops) {
-    if (const auto* a = std::get_if<Allocate>(&op.action); a && selected(schedule.at(a->buffer))) now += schedule.at(a->buffer).size().value();
+    if (const auto* a = std::get_if<Allocate>(&op.action); a && selected(schedule.at(a->buffer)))
+      now += schedule.at(a->buffer).size().value();
     if (const auto* f = std::get_if<Free>(&op.action); f && selected(schedule.at(f->buffer))) now -= schedule.at(f->buffer).size().value();
     alive.push_back(now);
   }
@@ -71,7 +72,8 @@ using Selected = std::function<bool(const Buffer&)>;
 }
 
 /// Bytes alive when the last op of this phase and micro-batch has been issued.
-[[nodiscard]] inline std::int64_t alive_at_end_of(const Schedule& schedule, Phase phase, std::int32_t micro_batch, const Selected& selected) {
+[[nodiscard]] inline std::int64_t alive_at_end_of(const Schedule& schedule, Phase phase, std::int32_t micro_batch,
+                                                  const Selected& selected) {
   const std::vector<std::int64_t> alive = alive_after(schedule, selected);
   std::int64_t last = alive.front();
   for (std::size_t i = 0; i < schedule.ops.size(); ++i)

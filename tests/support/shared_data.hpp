@@ -20,9 +20,12 @@ inline std::vector<std::string> cells(const std::string& line) {
   std::vector<std::string> result(1);
   bool quoted = false;
   for (const char c : line) {
-    if (c == '"') quoted = !quoted;
-    else if (c == ',' && !quoted) result.emplace_back();
-    else result.back() += c;
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      result.emplace_back();
+    else
+      result.back() += c;
   }
   return result;
 }

@@ -54,7 +54,8 @@ class SharedArena {
 
 class SharedGroup final : public execute::Communicator {
  public:
-  SharedGroup(SharedArena::Group& group, int rank, int ranks, std::int64_t& sent) : group_(group), rank_(rank), ranks_(ranks), sent_(sent) {}
+  SharedGroup(SharedArena::Group& group, int rank, int ranks, std::int64_t& sent)
+      : group_(group), rank_(rank), ranks_(ranks), sent_(sent) {}
 
   void begin() override { grouped_ = true; }
   void end() override {
@@ -77,7 +78,8 @@ class SharedGroup final : public execute::Communicator {
     now_or_later([=, this] {
       const std::size_t bytes = part_count * size(wire);
       share(part, part_count, wire);
-      for (int r = 0; r < ranks_; ++r) std::memcpy(static_cast<std::byte*>(full) + static_cast<std::size_t>(r) * bytes, group_.data[r], bytes);
+      for (int r = 0; r < ranks_; ++r)
+        std::memcpy(static_cast<std::byte*>(full) + static_cast<std::size_t>(r) * bytes, group_.data[r], bytes);
       barrier();
       charge(Collective::all_gather, part_count * static_cast<std::size_t>(ranks_), wire);
     });
@@ -112,9 +114,8 @@ class SharedGroup final : public execute::Communicator {
     });
   }
   void receive(void* buffer, std::size_t count, execute::Wire wire, int peer) override {
-    receives_.push_back([=, this] {
-      std::memcpy(buffer, group_.data[peer] + static_cast<std::size_t>(rank_) * count * size(wire), count * size(wire));
-    });
+    receives_.push_back(
+        [=, this] { std::memcpy(buffer, group_.data[peer] + static_cast<std::size_t>(rank_) * count * size(wire), count * size(wire)); });
   }
   void wait() override {}
 
@@ -123,8 +124,10 @@ class SharedGroup final : public execute::Communicator {
   static DType type_of(execute::Wire wire) { return wire == execute::Wire::bf16 ? DType::bf16 : DType::fp32; }
 
   void now_or_later(std::function<void()> call) {
-    if (grouped_) calls_.push_back(std::move(call));
-    else call();
+    if (grouped_)
+      calls_.push_back(std::move(call));
+    else
+      call();
   }
   void barrier() {
     const int round = group_.round;
@@ -142,7 +145,8 @@ class SharedGroup final : public execute::Communicator {
   void sum_into(std::byte* target, std::size_t begin, std::size_t count, execute::Wire wire, bool largest) {
     const std::size_t bytes = count * size(wire), from = begin * size(wire);
     std::vector<std::byte> sum(group_.data[0] + from, group_.data[0] + from + bytes);
-    for (int r = 1; r < ranks_; ++r) execute::combine(sum, {group_.data[r] + from, bytes}, type_of(wire), largest ? Reduction::max : Reduction::sum);
+    for (int r = 1; r < ranks_; ++r)
+      execute::combine(sum, {group_.data[r] + from, bytes}, type_of(wire), largest ? Reduction::max : Reduction::sum);
     barrier();
     std::copy(sum.begin(), sum.end(), target);
   }

@@ -24,7 +24,8 @@ namespace {
 /// For the rest of this process's life.
 void enter_namespace(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid() || ::setns(file.get(), CLONE_NEWNET) != 0) throw EnvironmentError("cannot enter the network namespace " + path + ": " + std::strerror(errno));
+  if (!file.valid() || ::setns(file.get(), CLONE_NEWNET) != 0)
+    throw EnvironmentError("cannot enter the network namespace " + path + ": " + std::strerror(errno));
 }
 
 class LocalBackend final : public HostBackend {

@@ -72,7 +72,8 @@ class Platform {
   [[nodiscard]] virtual std::vector<std::string> run(int ranks, const RankBody& body) = 0;
   /// Opens what a rank runs on, during run(). All ranks call it together.
   [[nodiscard]] virtual std::unique_ptr<Backend> open(int rank, int ranks, Line& line, const MeshOptions& network) = 0;
-  /// Payload that the rank of `schedule` sends in one step with the algorithms of this platform, and how far its counters may stand from it.
+  /// Payload that the rank of `schedule` sends in one step with the algorithms of this platform, and how far its counters may stand from
+  /// it.
   [[nodiscard]] virtual Bytes predicted_payload(const Schedule& schedule) const;
   [[nodiscard]] virtual Bytes tolerance(Bytes /*predicted*/, std::int64_t /*collectives*/) const { return {}; }
   /// After the last run: throws EnvironmentError if the counters of the whole do not agree with those of its parts.

@@ -19,7 +19,8 @@ void move_bytes(std::span<const std::byte> from, Span to) {
 /// One collective under way: the ring's geometry and the payload cut into segments.
 class Ring {
  public:
-  Ring(Transport& transport, const Members& members, const CollectiveCall& call) : transport_(transport), members_(members), call_(call), n_(members.size()) {
+  Ring(Transport& transport, const Members& members, const CollectiveCall& call)
+      : transport_(transport), members_(members), call_(call), n_(members.size()) {
     const std::int64_t size = size_of(call.dtype);
     const auto bytes = static_cast<std::int64_t>(call.full.size());
     if (bytes % size != 0) throw std::logic_error("a payload ends inside an element");
@@ -32,12 +33,18 @@ class Ring {
 
   void run() {
     switch (call_.kind) {
-      case Collective::all_gather: return all_gather();
-      case Collective::reduce_scatter: return reduce_scatter(call_.shard.empty() ? own() : call_.shard);
-      case Collective::all_reduce: return all_reduce();
-      case Collective::broadcast: return broadcast();
-      case Collective::reduce: return reduce();
-      case Collective::all_to_all: return all_to_all();
+      case Collective::all_gather:
+        return all_gather();
+      case Collective::reduce_scatter:
+        return reduce_scatter(call_.shard.empty() ? own() : call_.shard);
+      case Collective::all_reduce:
+        return all_reduce();
+      case Collective::broadcast:
+        return broadcast();
+      case Collective::reduce:
+        return reduce();
+      case Collective::all_to_all:
+        return all_to_all();
     }
   }
 

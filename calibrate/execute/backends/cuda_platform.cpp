@@ -31,7 +31,8 @@ ByteCounter network_counter() {
   const auto read = [] {
     const NcclTraffic traffic = nccl_traffic();
     if (traffic.communicators == 0)
-      throw EnvironmentError("NCCL " + gpu::nccl_version() + " did not load the profiler plugin of this program (ncclProfiler_v5): it needs 2.28 or newer");
+      throw EnvironmentError("NCCL " + gpu::nccl_version() +
+                             " did not load the profiler plugin of this program (ncclProfiler_v5): it needs 2.28 or newer");
     return traffic.sent;
   };
   return {read, "NCCL " + gpu::nccl_version() + ": profiler plugin, bytes given to the network transport"};
@@ -69,7 +70,8 @@ namespace shardsim::execute {
 
 std::unique_ptr<Platform> open_cuda_platform(std::string_view) {
   throw EnvironmentError(
-      "execute --backend cuda: this build runs on no GPU, because it was made without CUDA; on a machine with the CUDA toolkit and NCCL, build it "
+      "execute --backend cuda: this build runs on no GPU, because it was made without CUDA; on a machine with the CUDA toolkit and NCCL, "
+      "build it "
       "with `cmake --preset cuda && cmake --build --preset cuda --target shardsim`");
 }
 

@@ -12,10 +12,10 @@ namespace shardsim::execute {
 
 /// What the device's allocator says of the pool that buffers come from.
 struct PoolUse {
-  std::size_t used_high = 0;       ///< most bytes in use at once since the pool was made, each allocation rounded up as the device does
-  std::size_t reserved_high = 0;   ///< most bytes that the pool held of the device
-  std::size_t granularity = 1;     ///< what an allocation of one byte takes
-  std::size_t device_free = 0, device_total = 0;   ///< of the whole device, all processes included (cudaMemGetInfo)
+  std::size_t used_high = 0;      ///< most bytes in use at once since the pool was made, each allocation rounded up as the device does
+  std::size_t reserved_high = 0;  ///< most bytes that the pool held of the device
+  std::size_t granularity = 1;    ///< what an allocation of one byte takes
+  std::size_t device_free = 0, device_total = 0;  ///< of the whole device, all processes included (cudaMemGetInfo)
 };
 
 class Device {

@@ -22,23 +22,25 @@ template <class F>
 auto on_device(F&& f) {
   try {
     return f();
-  } catch (const gpu::Failure& failure) {
-    throw EnvironmentError(failure.what());
-  }
+  } catch (const gpu::Failure& failure) { throw EnvironmentError(failure.what()); }
 }
 
 class DeviceBackend final : public Backend {
  public:
   /// Without a counter payload goes through the host. Three meshes over TCP: for that payload, for scalars, and for groups to meet.
-  DeviceBackend(std::unique_ptr<Device> device, const DeviceMaker& maker, std::optional<ByteCounter> counter, int rank, int ranks, Line& line,
-                const MeshOptions& network)
-      : device_(std::move(device)), payload_(rank, ranks, rendezvous(line), network), scalars_(rank, ranks, rendezvous(line), without_fault(network)),
+  DeviceBackend(std::unique_ptr<Device> device, const DeviceMaker& maker, std::optional<ByteCounter> counter, int rank, int ranks,
+                Line& line, const MeshOptions& network)
+      : device_(std::move(device)),
+        payload_(rank, ranks, rendezvous(line), network),
+        scalars_(rank, ranks, rendezvous(line), without_fault(network)),
         setup_(rank, ranks, rendezvous(line), without_fault(network)) {
     std::optional<std::int64_t> spoilt;
     if (network.fault && network.fault->rank == rank) spoilt = network.fault->byte;
     const LibraryCollectives::Meeting meeting{setup_, maker.make_id, maker.join};
-    if (!counter) traffic_ = std::make_unique<StagedCollectives>(*device_, ring_);
-    else traffic_ = std::make_unique<LibraryCollectives>(*device_, meeting, std::move(*counter), spoilt);
+    if (!counter)
+      traffic_ = std::make_unique<StagedCollectives>(*device_, ring_);
+    else
+      traffic_ = std::make_unique<LibraryCollectives>(*device_, meeting, std::move(*counter), spoilt);
   }
 
   std::byte* allocate(Bytes size, bool host) override {
@@ -48,11 +50,17 @@ class DeviceBackend final : public Backend {
     return memory;
   }
   void free(std::byte* memory, bool host) override {
-    if (host) std::free(memory);
-    else device_->free(memory);
+    if (host)
+      std::free(memory);
+    else
+      device_->free(memory);
   }
-  void read(std::span<const std::byte> memory, std::span<std::byte> to) override { device_->download(memory.data(), to.data(), memory.size()); }
-  void write(std::span<const std::byte> from, std::span<std::byte> memory) override { device_->upload(from.data(), memory.data(), from.size()); }
+  void read(std::span<const std::byte> memory, std::span<std::byte> to) override {
+    device_->download(memory.data(), to.data(), memory.size());
+  }
+  void write(std::span<const std::byte> from, std::span<std::byte> memory) override {
+    device_->upload(from.data(), memory.data(), from.size());
+  }
   void fill(std::span<std::byte> memory, std::byte value) override {
     device_->fill(memory.data(), memory.size(), std::to_integer<unsigned char>(value));
   }
@@ -75,7 +83,7 @@ class DeviceBackend final : public Backend {
   std::unique_ptr<Device> device_;
   Mesh payload_, scalars_, setup_;
   RingCollectives ring_{payload_}, control_{scalars_};
-  std::unique_ptr<Collectives> traffic_;   // before the device goes, its groups do
+  std::unique_ptr<Collectives> traffic_;  // before the device goes, its groups do
 };
 
 /// A line of text for each GPU, as a rank's process tells them.
@@ -116,6 +124,8 @@ Bytes DevicePlatform::predicted_payload(const Schedule& schedule) const {
   return plan_.route == Route::host ? Platform::predicted_payload(schedule) : nccl_sent(schedule);
 }
 
-Bytes DevicePlatform::tolerance(Bytes predicted, std::int64_t collectives) const { return sent_tolerance(plan_.route, predicted, collectives); }
+Bytes DevicePlatform::tolerance(Bytes predicted, std::int64_t collectives) const {
+  return sent_tolerance(plan_.route, predicted, collectives);
+}
 
 }  // namespace shardsim::execute

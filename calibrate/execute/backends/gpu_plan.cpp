@@ -10,7 +10,7 @@
 namespace shardsim::execute {
 namespace {
 
-constexpr std::int64_t chunk_bytes = 2 << 20;   // 4 steps of 512 KiB: a connection's buffer of 4 MiB has 8
+constexpr std::int64_t chunk_bytes = 2 << 20;  // 4 steps of 512 KiB: a connection's buffer of 4 MiB has 8
 constexpr std::int64_t alignment_bytes = 16;
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
@@ -36,16 +36,20 @@ void need_nvlink(const std::vector<GpuFacts>& gpus, int ranks) {
                            std::to_string(gpus.size()) + "; use --transport network");
   for (int gpu = 0; gpu < ranks; ++gpu)
     if (gpus[static_cast<std::size_t>(gpu)].nvlinks == 0)
-      throw EnvironmentError("execute --backend cuda: GPU " + std::to_string(gpu) + " has no NVLink whose bytes can be counted; use --transport network");
+      throw EnvironmentError("execute --backend cuda: GPU " + std::to_string(gpu) +
+                             " has no NVLink whose bytes can be counted; use --transport network");
 }
 
 }  // namespace
 
 std::string_view name_of(Route route) {
   switch (route) {
-    case Route::network: return "network";
-    case Route::nvlink: return "nvlink";
-    case Route::host: return "host";
+    case Route::network:
+      return "network";
+    case Route::nvlink:
+      return "nvlink";
+    case Route::host:
+      return "host";
   }
   return "?";
 }
@@ -67,14 +71,18 @@ GpuPlan plan_gpus(const std::vector<GpuFacts>& gpus, int ranks, std::string_view
 
 std::vector<std::pair<std::string, std::string>> nccl_environment(const GpuPlan& plan, int rank) {
   std::vector<std::pair<std::string, std::string>> variables{
-      {"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_MIN_NCHANNELS", "1"}, {"NCCL_MAX_NCHANNELS", "1"}, {"NCCL_BUFFSIZE", "4194304"},
-      {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_COLLNET_ENABLE", "0"}, {"NCCL_PAT_ENABLE", "0"}, {"NCCL_MNNVL_ENABLE", "0"},
-      {"NCCL_P2P_LL_THRESHOLD", "0"},   // sends and receives of all-to-all: no flags between the data
+      {"NCCL_ALGO", "Ring"},        {"NCCL_PROTO", "Simple"},       {"NCCL_MIN_NCHANNELS", "1"},  {"NCCL_MAX_NCHANNELS", "1"},
+      {"NCCL_BUFFSIZE", "4194304"}, {"NCCL_NVLS_ENABLE", "0"},      {"NCCL_COLLNET_ENABLE", "0"}, {"NCCL_PAT_ENABLE", "0"},
+      {"NCCL_MNNVL_ENABLE", "0"},   {"NCCL_P2P_LL_THRESHOLD", "0"},  // sends and receives of all-to-all: no flags between the data
       {"NCCL_SOCKET_IFNAME", "lo"}};
   if (plan.route == Route::network) {
-    const std::pair<std::string, std::string> network[]{
-        {"NCCL_HOSTID", "shardsim-rank-" + std::to_string(rank)}, {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"}, {"NCCL_NET", "Socket"},
-        {"NCCL_IB_DISABLE", "1"}, {"NCCL_PXN_DISABLE", "1"}, {"NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN"}};
+    const std::pair<std::string, std::string> network[]{{"NCCL_HOSTID", "shardsim-rank-" + std::to_string(rank)},
+                                                        {"NCCL_P2P_DISABLE", "1"},
+                                                        {"NCCL_SHM_DISABLE", "1"},
+                                                        {"NCCL_NET", "Socket"},
+                                                        {"NCCL_IB_DISABLE", "1"},
+                                                        {"NCCL_PXN_DISABLE", "1"},
+                                                        {"NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN"}};
     variables.insert(variables.end(), std::begin(network), std::end(network));
   }
   return variables;

@@ -13,7 +13,8 @@
 namespace shardsim::execute {
 
 /// network: NCCL over sockets of this machine, every rank a host of its own to NCCL; the profiler plugin counts, to the byte.
-/// nvlink: NCCL between GPUs over NVLink; the GPUs' counters count, in KiB and with NCCL's flags. host: through the host, our ring over TCP.
+/// nvlink: NCCL between GPUs over NVLink; the GPUs' counters count, in KiB and with NCCL's flags. host: through the host, our ring over
+/// TCP.
 enum class Route : std::uint8_t { network, nvlink, host };
 [[nodiscard]] std::string_view name_of(Route route);
 
@@ -21,13 +22,13 @@ enum class Route : std::uint8_t { network, nvlink, host };
 struct GpuFacts {
   std::string pci_bus_id;
   std::string name;
-  int nvlinks = 0;   ///< links whose counters can be read
+  int nvlinks = 0;  ///< links whose counters can be read
 };
 
 struct GpuPlan {
   std::vector<int> gpu_of_rank;
   Route route = Route::network;
-  [[nodiscard]] bool shares() const;   ///< several ranks on one GPU
+  [[nodiscard]] bool shares() const;  ///< several ranks on one GPU
 };
 
 /// Ranks in turn on the GPUs. `wanted`: "auto" (the network: it is counted to the byte and works with any number of GPUs), "network",

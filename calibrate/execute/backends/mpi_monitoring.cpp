@@ -17,12 +17,15 @@ using Record = void (*)(int, std::size_t, int);
 /// The function of the same name in the component's library.
 Record library_record() {
   Record found = nullptr;
-  dl_iterate_phdr([](dl_phdr_info* info, std::size_t, void* result) {
-    if (std::string_view(info->dlpi_name).find("libmca_common_monitoring") == std::string_view::npos) return 0;
-    void* library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    *static_cast<Record*>(result) = library == nullptr ? nullptr : reinterpret_cast<Record>(dlsym(library, "mca_common_monitoring_record_pml"));
-    return 1;
-  }, static_cast<void*>(&found));
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        if (std::string_view(info->dlpi_name).find("libmca_common_monitoring") == std::string_view::npos) return 0;
+        void* library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+        *static_cast<Record*>(result) =
+            library == nullptr ? nullptr : reinterpret_cast<Record>(dlsym(library, "mca_common_monitoring_record_pml"));
+        return 1;
+      },
+      static_cast<void*>(&found));
   return found;
 }
 

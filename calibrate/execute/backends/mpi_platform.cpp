@@ -9,7 +9,8 @@
 namespace shardsim::execute {
 
 std::unique_ptr<Platform> open_mpi_platform(const std::string& command) {
-  throw EnvironmentError(command + ": this build has no MPI: install OpenMPI (Debian: libopenmpi-dev openmpi-bin), configure and build again");
+  throw EnvironmentError(command +
+                         ": this build has no MPI: install OpenMPI (Debian: libopenmpi-dev openmpi-bin), configure and build again");
 }
 
 }  // namespace shardsim::execute
@@ -54,7 +55,9 @@ bool launched_by_anyone() {
 
 /// Parameters of OpenMPI's components, which it reads from the environment when it is initialised.
 void force_rings(const std::string& record) {
-  const auto set = [](const char* name, const std::string& value) { ::setenv(("OMPI_MCA_" + std::string(name)).c_str(), value.c_str(), 1); };
+  const auto set = [](const char* name, const std::string& value) {
+    ::setenv(("OMPI_MCA_" + std::string(name)).c_str(), value.c_str(), 1);
+  };
   set("pml_monitoring_enable", "1");
   set("pml_monitoring_enable_output", "3");
   set("pml_monitoring_filename", record);
@@ -62,8 +65,8 @@ void force_rings(const std::string& record) {
   set("coll_tuned_allreduce_algorithm", "4");
   set("coll_tuned_allgatherv_algorithm", "3");
   set("coll_tuned_reduce_scatter_algorithm", "3");
-  set("coll_hcoll_enable", "0");         // would take the collectives away from coll_tuned
-  set("mpi_yield_when_idle", "1");       // ranks may outnumber cores
+  set("coll_hcoll_enable", "0");    // would take the collectives away from coll_tuned
+  set("mpi_yield_when_idle", "1");  // ranks may outnumber cores
 }
 
 /// Of MPI's own calls: its errors end the job by themselves unless told otherwise.
@@ -89,7 +92,8 @@ class MpiLine final : public Line {
     std::string all(static_cast<std::size_t>(total), '\0');
     must(MPI_Allgatherv(text.data(), size, MPI_CHAR, all.data(), sizes.data(), places.data(), MPI_CHAR, MPI_COMM_WORLD), "MPI_Allgatherv");
     std::vector<std::string> texts;
-    for (std::size_t r = 0; r < sizes.size(); ++r) texts.push_back(all.substr(static_cast<std::size_t>(places[r]), static_cast<std::size_t>(sizes[r])));
+    for (std::size_t r = 0; r < sizes.size(); ++r)
+      texts.push_back(all.substr(static_cast<std::size_t>(places[r]), static_cast<std::size_t>(sizes[r])));
     return texts;
   }
 
@@ -111,10 +115,13 @@ class MpiTransport final : public Transport {
   void exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) override {
     out = saboteur_.next(out);
     while (!out.empty() || !in.empty()) {
-      const auto sent = out.first(std::min(out.size(), largest)), received = std::span<const std::byte>(in).first(std::min(in.size(), largest));
+      const auto sent = out.first(std::min(out.size(), largest)),
+                 received = std::span<const std::byte>(in).first(std::min(in.size(), largest));
       std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-      if (!received.empty()) must(MPI_Irecv(in.data(), static_cast<int>(received.size()), MPI_BYTE, from, 0, MPI_COMM_WORLD, &requests[0]), "MPI_Irecv");
-      if (!sent.empty()) must(MPI_Isend(out.data(), static_cast<int>(sent.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD, &requests[1]), "MPI_Isend");
+      if (!received.empty())
+        must(MPI_Irecv(in.data(), static_cast<int>(received.size()), MPI_BYTE, from, 0, MPI_COMM_WORLD, &requests[0]), "MPI_Irecv");
+      if (!sent.empty())
+        must(MPI_Isend(out.data(), static_cast<int>(sent.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD, &requests[1]), "MPI_Isend");
       must(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
       out = out.subspan(sent.size());
       in = in.subspan(received.size());
@@ -216,7 +223,8 @@ class MpiCollectives final : public Collectives {
 
   /// The payload's cut, as counts and places in elements.
   struct Segments {
-    Segments(const Members& members, const CollectiveCall& call) : size(static_cast<std::size_t>(size_of(call.dtype))), index(static_cast<std::size_t>(members.index)) {
+    Segments(const Members& members, const CollectiveCall& call)
+        : size(static_cast<std::size_t>(size_of(call.dtype))), index(static_cast<std::size_t>(members.index)) {
       int begin = 0;
       for (const std::int64_t count : ring_segments(static_cast<std::int64_t>(call.full.size() / size), members.size())) {
         counts.push_back(static_cast<int>(count));
@@ -240,14 +248,16 @@ class MpiCollectives final : public Collectives {
   void all_gather(MPI_Comm communicator, const Segments& segments, const CollectiveCall& call, std::span<std::byte> shard) {
     const MPI_Datatype type = communicators_.arithmetic(call.dtype).type;
     const void* from = shard.empty() ? MPI_IN_PLACE : shard.data();
-    must(MPI_Allgatherv(from, segments.counts[segments.index], type, call.full.data(), segments.counts.data(), segments.places.data(), type, communicator),
-          "MPI_Allgatherv");
+    must(MPI_Allgatherv(from, segments.counts[segments.index], type, call.full.data(), segments.counts.data(), segments.places.data(), type,
+                        communicator),
+         "MPI_Allgatherv");
   }
 
   void reduce_scatter(MPI_Comm communicator, const Segments& segments, const CollectiveCall& call, std::span<std::byte> target) {
     std::vector<std::byte> sum(segments.own(call.full).size());
-    must(MPI_Reduce_scatter(call.full.data(), sum.data(), segments.counts.data(), communicators_.arithmetic(call.dtype).type, operation(call), communicator),
-          "MPI_Reduce_scatter");
+    must(MPI_Reduce_scatter(call.full.data(), sum.data(), segments.counts.data(), communicators_.arithmetic(call.dtype).type,
+                            operation(call), communicator),
+         "MPI_Reduce_scatter");
     if (target.size() != sum.size()) throw std::logic_error("a shard and its part of the full buffer differ in size");
     std::ranges::copy(sum, target.begin());
     finish(target, call, segments.counts.size());
@@ -255,7 +265,8 @@ class MpiCollectives final : public Collectives {
 
   void all_reduce(MPI_Comm communicator, const CollectiveCall& call, int ranks) {
     const int count = static_cast<int>(call.full.size() / static_cast<std::size_t>(size_of(call.dtype)));
-    must(MPI_Allreduce(MPI_IN_PLACE, call.full.data(), count, communicators_.arithmetic(call.dtype).type, operation(call), communicator), "MPI_Allreduce");
+    must(MPI_Allreduce(MPI_IN_PLACE, call.full.data(), count, communicators_.arithmetic(call.dtype).type, operation(call), communicator),
+         "MPI_Allreduce");
     finish(call.full, call, static_cast<std::size_t>(ranks));
   }
 
@@ -284,8 +295,8 @@ class MpiPlatform final : public Platform {
  public:
   explicit MpiPlatform(const std::string& command) {
     if (!launched_by_anyone())
-      throw EnvironmentError(command + ": no launcher started this process; start it as  mpirun -n 4 shardsim " + command.substr(0, command.find(' ')) +
-                             " ...  or  srun --mpi=pmix -n 4 ...");
+      throw EnvironmentError(command + ": no launcher started this process; start it as  mpirun -n 4 shardsim " +
+                             command.substr(0, command.find(' ')) + " ...  or  srun --mpi=pmix -n 4 ...");
     // Under mpirun in the launcher's own folder, which it removes even if it has to kill this process.
     const char* of_job = std::getenv("PMIX_SERVER_TMPDIR");
     std::string name = (of_job != nullptr ? std::filesystem::path(of_job) : std::filesystem::temp_directory_path()) / "shardsim-mpi-XXXXXX";
@@ -297,7 +308,8 @@ class MpiPlatform final : public Platform {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
-    if (const char* tasks = std::getenv("SLURM_NTASKS"); tasks != nullptr && ranks_ == 1 && std::string(tasks) != "1" && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr)
+    if (const char* tasks = std::getenv("SLURM_NTASKS");
+        tasks != nullptr && ranks_ == 1 && std::string(tasks) != "1" && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr)
       throw EnvironmentError(command + ": srun started " + tasks + " tasks, but MPI sees one: start it with srun --mpi=pmix");
     need_counter(command);
   }
@@ -319,9 +331,7 @@ class MpiPlatform final : public Platform {
     MpiLine line;
     try {
       return line.gather(body(rank_, line));
-    } catch (const EnvironmentError& error) {
-      end_all(3, "error: rank ", error.what());
-    } catch (const std::exception& error) {
+    } catch (const EnvironmentError& error) { end_all(3, "error: rank ", error.what()); } catch (const std::exception& error) {
       end_all(70, "internal error: rank ", error.what());
     }
   }
@@ -336,8 +346,8 @@ class MpiPlatform final : public Platform {
     if (!file) throw EnvironmentError("OpenMPI's monitoring component left no record");
     const std::int64_t on_file = bytes_on_record(file);
     if (on_file != recorded_bytes())
-      throw EnvironmentError("OpenMPI's monitoring component contradicts itself: " + std::to_string(recorded_bytes()) + " bytes message by message, " +
-                             std::to_string(on_file) + " on its file");
+      throw EnvironmentError("OpenMPI's monitoring component contradicts itself: " + std::to_string(recorded_bytes()) +
+                             " bytes message by message, " + std::to_string(on_file) + " on its file");
   }
 
  private:
@@ -345,9 +355,11 @@ class MpiPlatform final : public Platform {
   void need_counter(const std::string& command) const {
     std::array<char, 8> out{}, in{};
     const std::int64_t before = recorded_bytes();
-    must(MPI_Sendrecv(out.data(), 8, MPI_CHAR, rank_, 2, in.data(), 8, MPI_CHAR, rank_, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "MPI_Sendrecv");
+    must(MPI_Sendrecv(out.data(), 8, MPI_CHAR, rank_, 2, in.data(), 8, MPI_CHAR, rank_, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+         "MPI_Sendrecv");
     if (recorded_bytes() - before != 8)
-      throw EnvironmentError(command + ": this MPI does not count its messages; OpenMPI with its monitoring component (pml_monitoring) is needed");
+      throw EnvironmentError(command +
+                             ": this MPI does not count its messages; OpenMPI with its monitoring component (pml_monitoring) is needed");
   }
 
   /// The others may wait for this rank inside MPI, where only the launcher reaches them.

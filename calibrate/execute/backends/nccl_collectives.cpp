@@ -20,17 +20,28 @@ Wire wire_of(DType type) {
 class LibraryCall {
  public:
   LibraryCall(Communicator& group, Device& device, const Members& members, const CollectiveCall& call)
-      : group_(group), device_(device), members_(members), call_(call), wire_(wire_of(call.dtype)), size_(size_of(call.dtype)),
+      : group_(group),
+        device_(device),
+        members_(members),
+        call_(call),
+        wire_(wire_of(call.dtype)),
+        size_(size_of(call.dtype)),
         counts_(ring_segments(static_cast<std::int64_t>(call.full.size()) / size_, members.size())) {}
 
   void run() {
     switch (call_.kind) {
-      case Collective::all_reduce: return all_reduce();
-      case Collective::all_gather: return all_gather();
-      case Collective::reduce_scatter: return reduce_scatter();
-      case Collective::broadcast: return group_.broadcast(call_.full.data(), call_.full.data(), total(), wire_, call_.root);
-      case Collective::reduce: return reduce();
-      case Collective::all_to_all: return all_to_all();
+      case Collective::all_reduce:
+        return all_reduce();
+      case Collective::all_gather:
+        return all_gather();
+      case Collective::reduce_scatter:
+        return reduce_scatter();
+      case Collective::broadcast:
+        return group_.broadcast(call_.full.data(), call_.full.data(), total(), wire_, call_.root);
+      case Collective::reduce:
+        return reduce();
+      case Collective::all_to_all:
+        return all_to_all();
     }
   }
 
@@ -94,7 +105,8 @@ class LibraryCall {
     std::vector<std::size_t> begins(static_cast<std::size_t>(members_.size()));
     for (std::size_t i = 0; i < begins.size(); ++i) begins[i] = i * count(0);
     exchange(received, begins);
-    math.put(received, begins[static_cast<std::size_t>(members_.index)], math.slice(sent, begins[static_cast<std::size_t>(members_.index)], count(0)));
+    math.put(received, begins[static_cast<std::size_t>(members_.index)],
+             math.slice(sent, begins[static_cast<std::size_t>(members_.index)], count(0)));
     math.encode(received, call_.dtype, call_.full.data());
   }
 
@@ -151,14 +163,17 @@ Communicator& LibraryCollectives::group_of(const Members& members) {
 /// Flips the bit that a fault on our own wires flips, in what this rank brings to the call.
 void LibraryCollectives::spoil(const Members& members, const CollectiveCall& call) {
   const std::int64_t begin = sent_before_, size = size_of(call.dtype);
-  sent_before_ += nccl_sent(call.kind, Elements{static_cast<std::int64_t>(call.full.size()) / size}, call.dtype, members.size(), members.index, call.root).value();
+  sent_before_ += nccl_sent(call.kind, Elements{static_cast<std::int64_t>(call.full.size()) / size}, call.dtype, members.size(),
+                            members.index, call.root)
+                      .value();
   if (!spoilt_ || *spoilt_ < begin || *spoilt_ >= sent_before_) return;
   const bool gathers = call.kind == Collective::all_gather;
   std::span<std::byte> brought = gathers && !call.shard.empty() ? call.shard : call.full;
   if (gathers && call.shard.empty()) {
     const auto parts = ring_segments(static_cast<std::int64_t>(call.full.size()) / size, members.size());
     const std::int64_t first = std::accumulate(parts.begin(), parts.begin() + members.index, std::int64_t{0});
-    brought = call.full.subspan(static_cast<std::size_t>(first * size), static_cast<std::size_t>(parts[static_cast<std::size_t>(members.index)] * size));
+    brought = call.full.subspan(static_cast<std::size_t>(first * size),
+                                static_cast<std::size_t>(parts[static_cast<std::size_t>(members.index)] * size));
   }
   if (brought.empty()) return;
   std::byte* at = brought.data() + static_cast<std::size_t>(*spoilt_ - begin) % brought.size();

@@ -30,7 +30,8 @@ class LibraryCollectives final : public Collectives {
     MakeUniqueId make_id;
     JoinGroup join;
   };
-  /// `spoilt`: a test's sabotage; the byte of that number among those that this rank sends is changed in the payload of the call that sends it.
+  /// `spoilt`: a test's sabotage; the byte of that number among those that this rank sends is changed in the payload of the call that sends
+  /// it.
   LibraryCollectives(Device& device, Meeting meeting, ByteCounter counter, std::optional<std::int64_t> spoilt = {})
       : device_(device), meeting_(std::move(meeting)), counter_(std::move(counter)), spoilt_(spoilt) {}
 
@@ -46,7 +47,7 @@ class LibraryCollectives final : public Collectives {
   Meeting meeting_;
   ByteCounter counter_;
   std::optional<std::int64_t> spoilt_;
-  std::int64_t sent_before_ = 0;   // only to find the byte
+  std::int64_t sent_before_ = 0;                                      // only to find the byte
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;  // by members
 };
 

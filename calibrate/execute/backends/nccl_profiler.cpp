@@ -12,7 +12,8 @@ using nccl::StateArguments;
 
 // What NCCL compiled against: 64-bit ABI of the plugin interface, version 5.
 static_assert(sizeof(Event) == 112 && offsetof(Event, parent) == 8 && offsetof(Event, rank) == 16);
-static_assert(offsetof(Event, operation.channel) == 28 && offsetof(Event, operation.peer) == 32 && offsetof(Event, operation.is_send) == 44);
+static_assert(offsetof(Event, operation.channel) == 28 && offsetof(Event, operation.peer) == 32 &&
+              offsetof(Event, operation.is_send) == 44);
 static_assert(sizeof(StateArguments) == 8);
 
 // NCCL's proxy threads call in at the same time.
@@ -55,6 +56,10 @@ NcclTraffic nccl_traffic() { return {Bytes{bytes_sent.load()}, blocks_sent.load(
 }  // namespace shardsim::execute
 
 extern "C" {
-__attribute__((used)) const shardsim::execute::nccl::ProfilerV5 ncclProfiler_v5{
-    "shardsim", shardsim::execute::init, shardsim::execute::start, shardsim::execute::stop, shardsim::execute::record, shardsim::execute::finalize};
+__attribute__((used)) const shardsim::execute::nccl::ProfilerV5 ncclProfiler_v5{"shardsim",
+                                                                                shardsim::execute::init,
+                                                                                shardsim::execute::start,
+                                                                                shardsim::execute::stop,
+                                                                                shardsim::execute::record,
+                                                                                shardsim::execute::finalize};
 }

@@ -27,7 +27,7 @@ inline constexpr int handed_to_network = 9;  ///< ProxyStepSendWait: recorded on
 
 struct Event {
   std::uint64_t type;
-  void* parent;   ///< of a step: the handle of its operation
+  void* parent;  ///< of a step: the handle of its operation
   int rank;
   union {
     struct {

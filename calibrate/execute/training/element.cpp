@@ -62,11 +62,16 @@ void encode(std::span<const float> values, DType type, std::span<std::byte> byte
 
 void combine(std::span<std::byte> into, std::span<const std::byte> other, DType type, Reduction reduction) {
   switch (type) {
-    case DType::int8: return combine_as<std::int8_t>(into, other, reduction);
-    case DType::int32: return combine_as<std::int32_t>(into, other, reduction);
-    case DType::int64: return combine_as<std::int64_t>(into, other, reduction);
-    case DType::fp64: return combine_as<double>(into, other, reduction);
-    default: break;
+    case DType::int8:
+      return combine_as<std::int8_t>(into, other, reduction);
+    case DType::int32:
+      return combine_as<std::int32_t>(into, other, reduction);
+    case DType::int64:
+      return combine_as<std::int64_t>(into, other, reduction);
+    case DType::fp64:
+      return combine_as<double>(into, other, reduction);
+    default:
+      break;
   }
   const auto size = static_cast<std::size_t>(size_of(type));
   float a[block], b[block];

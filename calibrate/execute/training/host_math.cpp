@@ -27,12 +27,18 @@ class HostMath final : public Math {
   Numbers slice(const Numbers& values, std::size_t begin, std::size_t count) override { return numbers(all(values).subspan(begin, count)); }
   void put(Numbers& into, std::size_t begin, const Numbers& part) override { std::copy(part.begin(), part.end(), into.begin() + begin); }
 
-  void decode(const std::byte* memory, DType type, Numbers& values) override { execute::decode({memory, bytes_in(values, type)}, type, all(values)); }
-  void encode(const Numbers& values, DType type, std::byte* memory) override { execute::encode(all(values), type, {memory, bytes_in(values, type)}); }
+  void decode(const std::byte* memory, DType type, Numbers& values) override {
+    execute::decode({memory, bytes_in(values, type)}, type, all(values));
+  }
+  void encode(const Numbers& values, DType type, std::byte* memory) override {
+    execute::encode(all(values), type, {memory, bytes_in(values, type)});
+  }
   void round(Numbers& values, DType type) override {
     for (float& v : values) v = rounded(v, type);
   }
-  void add(Numbers& into, const Numbers& values) override { std::transform(into.begin(), into.end(), values.begin(), into.begin(), std::plus<>()); }
+  void add(Numbers& into, const Numbers& values) override {
+    std::transform(into.begin(), into.end(), values.begin(), into.begin(), std::plus<>());
+  }
   void scale(Numbers& values, float factor) override {
     for (float& v : values) v *= factor;
   }
@@ -72,9 +78,13 @@ class HostMath final : public Math {
   }
 
   Matrix rotate(const Matrix& x, std::int64_t head_dim, float sign) override { return execute::rotate(x, head_dim, sign); }
-  Matrix repeat_heads(const Matrix& x, std::int64_t head_dim, std::int64_t times) override { return execute::repeat_heads(x, head_dim, times); }
+  Matrix repeat_heads(const Matrix& x, std::int64_t head_dim, std::int64_t times) override {
+    return execute::repeat_heads(x, head_dim, times);
+  }
   Matrix sum_heads(const Matrix& x, std::int64_t head_dim, std::int64_t times) override { return execute::sum_heads(x, head_dim, times); }
-  Attended attend(const Matrix& q, const Matrix& k, const Matrix& v, const Heads& heads) override { return execute::attend(q, k, v, heads); }
+  Attended attend(const Matrix& q, const Matrix& k, const Matrix& v, const Heads& heads) override {
+    return execute::attend(q, k, v, heads);
+  }
   AttentionGradients attend_backward(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& log_sum_exp, const Matrix& dcontext,
                                      const Heads& heads) override {
     return execute::attend_backward(q, k, v, log_sum_exp, dcontext, heads);
@@ -84,7 +94,9 @@ class HostMath final : public Math {
   Matrix causal_softmax_backward(const Matrix& p, const Matrix& dp, std::int64_t head_dim) override {
     return execute::causal_softmax_backward(p, dp, head_dim);
   }
-  Matrix attention_context(const Matrix& p, const Matrix& v, const Heads& heads) override { return execute::attention_context(p, v, heads); }
+  Matrix attention_context(const Matrix& p, const Matrix& v, const Heads& heads) override {
+    return execute::attention_context(p, v, heads);
+  }
   AttentionGradients attention_scores_backward(const Matrix& q, const Matrix& k, const Matrix& dscores, const Heads& heads) override {
     return execute::attention_scores_backward(q, k, dscores, heads);
   }
@@ -100,7 +112,8 @@ class HostMath final : public Math {
   Matrix log_softmax_backward(const Matrix& logarithms, const Matrix& d) override { return execute::log_softmax_backward(logarithms, d); }
   double sum_of_targets(const Matrix& x, std::span<const std::int32_t> targets) override {
     double total = 0;
-    for (std::int64_t r = 0; r < x.rows; ++r) total += static_cast<double>(x.row(r)[static_cast<std::size_t>(targets[static_cast<std::size_t>(r)])]);
+    for (std::int64_t r = 0; r < x.rows; ++r)
+      total += static_cast<double>(x.row(r)[static_cast<std::size_t>(targets[static_cast<std::size_t>(r)])]);
     return total;
   }
   Matrix at_targets(std::int64_t columns, std::span<const std::int32_t> targets, float value) override {

@@ -15,14 +15,24 @@ using ConstView = Eigen::Map<const Rows, 0, Eigen::OuterStride<>>;
 
 ConstView view(const Matrix& m) { return {m.values.data(), m.rows, m.columns, Eigen::OuterStride<>(m.columns)}; }
 View view(Matrix& m) { return {m.values.data(), m.rows, m.columns, Eigen::OuterStride<>(m.columns)}; }
-ConstView view(Weights w, std::int64_t rows) { return {w.data(), rows, static_cast<std::int64_t>(w.size()) / rows, Eigen::OuterStride<>(static_cast<std::int64_t>(w.size()) / rows)}; }
+ConstView view(Weights w, std::int64_t rows) {
+  return {w.data(), rows, static_cast<std::int64_t>(w.size()) / rows, Eigen::OuterStride<>(static_cast<std::int64_t>(w.size()) / rows)};
+}
 
 /// Columns [head * dim, (head + 1) * dim).
-ConstView head_of(const Matrix& m, std::int64_t head, std::int64_t dim) { return {m.values.data() + head * dim, m.rows, dim, Eigen::OuterStride<>(m.columns)}; }
-View head_of(Matrix& m, std::int64_t head, std::int64_t dim) { return {m.values.data() + head * dim, m.rows, dim, Eigen::OuterStride<>(m.columns)}; }
+ConstView head_of(const Matrix& m, std::int64_t head, std::int64_t dim) {
+  return {m.values.data() + head * dim, m.rows, dim, Eigen::OuterStride<>(m.columns)};
+}
+View head_of(Matrix& m, std::int64_t head, std::int64_t dim) {
+  return {m.values.data() + head * dim, m.rows, dim, Eigen::OuterStride<>(m.columns)};
+}
 /// Rows [head * s, (head + 1) * s) of a (heads * s, s) map.
-ConstView map_of(const Matrix& m, std::int64_t head) { return {m.values.data() + head * m.columns * m.columns, m.columns, m.columns, Eigen::OuterStride<>(m.columns)}; }
-View map_of(Matrix& m, std::int64_t head) { return {m.values.data() + head * m.columns * m.columns, m.columns, m.columns, Eigen::OuterStride<>(m.columns)}; }
+ConstView map_of(const Matrix& m, std::int64_t head) {
+  return {m.values.data() + head * m.columns * m.columns, m.columns, m.columns, Eigen::OuterStride<>(m.columns)};
+}
+View map_of(Matrix& m, std::int64_t head) {
+  return {m.values.data() + head * m.columns * m.columns, m.columns, m.columns, Eigen::OuterStride<>(m.columns)};
+}
 
 template <class F>
 Matrix element_wise(const Matrix& a, const Matrix& b, F&& f) {
@@ -51,7 +61,8 @@ Matrix linear_backward_input(const Matrix& dy, Weights weight, std::int64_t in) 
 }
 
 void linear_backward_weight(const Matrix& x, const Matrix& dy, Sums weight, Sums bias) {
-  if (!weight.empty()) View(weight.data(), dy.columns, x.columns, Eigen::OuterStride<>(x.columns)).noalias() += view(dy).transpose() * view(x);
+  if (!weight.empty())
+    View(weight.data(), dy.columns, x.columns, Eigen::OuterStride<>(x.columns)).noalias() += view(dy).transpose() * view(x);
   if (!bias.empty()) Eigen::Map<Eigen::RowVectorXf>(bias.data(), dy.columns) += view(dy).colwise().sum();
 }
 

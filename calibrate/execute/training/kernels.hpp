@@ -48,7 +48,8 @@ void linear_backward_weight(const Matrix& x, const Matrix& dy, Sums weight, Sums
 [[nodiscard]] Matrix attention_context(const Matrix& probabilities, const Matrix& v, const Heads& heads);
 /// Gradients of scores' factors, and of context's.
 [[nodiscard]] AttentionGradients attention_scores_backward(const Matrix& q, const Matrix& k, const Matrix& dscores, const Heads& heads);
-[[nodiscard]] ContextGradients attention_context_backward(const Matrix& probabilities, const Matrix& v, const Matrix& dcontext, const Heads& heads);
+[[nodiscard]] ContextGradients attention_context_backward(const Matrix& probabilities, const Matrix& v, const Matrix& dcontext,
+                                                          const Heads& heads);
 
 [[nodiscard]] Matrix silu(const Matrix& x);
 [[nodiscard]] Matrix silu_backward(const Matrix& x, const Matrix& dy);

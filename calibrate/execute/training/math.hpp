@@ -72,7 +72,9 @@ struct Matrix {
   Matrix(std::int64_t r, std::int64_t c) : Matrix(r, c, Numbers::on_host(static_cast<std::size_t>(r * c))) {}
   Matrix(std::int64_t r, std::int64_t c, Numbers v) : rows(r), columns(c), values(std::move(v)) {}
   [[nodiscard]] std::span<float> row(std::int64_t r) { return {values.data() + r * columns, static_cast<std::size_t>(columns)}; }
-  [[nodiscard]] std::span<const float> row(std::int64_t r) const { return {values.data() + r * columns, static_cast<std::size_t>(columns)}; }
+  [[nodiscard]] std::span<const float> row(std::int64_t r) const {
+    return {values.data() + r * columns, static_cast<std::size_t>(columns)};
+  }
 };
 
 /// Shape of attention: `heads` of queries over `kv_heads` of keys and values.
@@ -96,10 +98,11 @@ inline constexpr float rotary_base = 10000.0F;
 struct UpdateRule {
   bool adaptive = false, momentum = false, decoupled_decay = false;
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0, momentum_factor = 0;
-  float correction1 = 1, correction2 = 1;   ///< 1 - beta^step
+  float correction1 = 1, correction2 = 1;  ///< 1 - beta^step
 };
 
-/// The arithmetic of the trainer, in fp32. kernels.hpp says what each operation of a transformer computes; Weights may be empty where it says so.
+/// The arithmetic of the trainer, in fp32. kernels.hpp says what each operation of a transformer computes; Weights may be empty where it
+/// says so.
 class Math {
  public:
   virtual ~Math() = default;
@@ -129,7 +132,8 @@ class Math {
   [[nodiscard]] virtual Matrix inverse_rms(const Matrix& x, std::int64_t size) = 0;
   [[nodiscard]] virtual Matrix normalise(const Matrix& x, const Matrix& inverse, std::int64_t size) = 0;
   [[nodiscard]] virtual Matrix scale_columns(const Matrix& x, const Numbers& weight) = 0;
-  [[nodiscard]] virtual Matrix rms_norm_backward(const Matrix& x, const Matrix& inverse, const Matrix& dy, const Numbers& weight, Numbers& weight_gradient) = 0;
+  [[nodiscard]] virtual Matrix rms_norm_backward(const Matrix& x, const Matrix& inverse, const Matrix& dy, const Numbers& weight,
+                                                 Numbers& weight_gradient) = 0;
 
   // Attention.
   [[nodiscard]] virtual Matrix rotate(const Matrix& x, std::int64_t head_dim, float sign) = 0;
@@ -140,9 +144,11 @@ class Math {
                                                            const Matrix& dcontext, const Heads& heads) = 0;
   [[nodiscard]] virtual Matrix attention_scores(const Matrix& q, const Matrix& k, const Heads& heads) = 0;
   [[nodiscard]] virtual Matrix causal_softmax(const Matrix& scores, std::int64_t head_dim) = 0;
-  [[nodiscard]] virtual Matrix causal_softmax_backward(const Matrix& probabilities, const Matrix& dprobabilities, std::int64_t head_dim) = 0;
+  [[nodiscard]] virtual Matrix causal_softmax_backward(const Matrix& probabilities, const Matrix& dprobabilities,
+                                                       std::int64_t head_dim) = 0;
   [[nodiscard]] virtual Matrix attention_context(const Matrix& probabilities, const Matrix& v, const Heads& heads) = 0;
-  [[nodiscard]] virtual AttentionGradients attention_scores_backward(const Matrix& q, const Matrix& k, const Matrix& dscores, const Heads& heads) = 0;
+  [[nodiscard]] virtual AttentionGradients attention_scores_backward(const Matrix& q, const Matrix& k, const Matrix& dscores,
+                                                                     const Heads& heads) = 0;
   [[nodiscard]] virtual ContextGradients attention_context_backward(const Matrix& probabilities, const Matrix& v, const Matrix& dcontext,
                                                                     const Heads& heads) = 0;
 

@@ -7,11 +7,16 @@ namespace shardsim::execute {
 void ModuleRun::element_wise_forward(Operation operation) {
   const Parts x = load(argument(0));
   switch (operation) {
-    case Operation::copy: return store(made("context by token"), x);
-    case Operation::upcast: return store(made("logits in fp32"), x);
-    case Operation::activation: return store(made("activation"), each([&](std::size_t s) { return math_.silu(x[s]); }));
-    case Operation::log_softmax: return store(made("log-probabilities"), each([&](std::size_t s) { return math_.log_softmax(x[s]); }));
-    default: break;
+    case Operation::copy:
+      return store(made("context by token"), x);
+    case Operation::upcast:
+      return store(made("logits in fp32"), x);
+    case Operation::activation:
+      return store(made("activation"), each([&](std::size_t s) { return math_.silu(x[s]); }));
+    case Operation::log_softmax:
+      return store(made("log-probabilities"), each([&](std::size_t s) { return math_.log_softmax(x[s]); }));
+    default:
+      break;
   }
   const Parts y = load(argument(1));
   if (operation == Operation::multiply) return store(made("product"), each([&](std::size_t s) { return math_.multiply(x[s], y[s]); }));
@@ -20,8 +25,10 @@ void ModuleRun::element_wise_forward(Operation operation) {
 
 void ModuleRun::element_wise_backward(Operation operation) {
   switch (operation) {
-    case Operation::copy: return contribute(argument(0), gradient(made("context by token")));
-    case Operation::upcast: return contribute(argument(0), gradient(made("logits in fp32")));
+    case Operation::copy:
+      return contribute(argument(0), gradient(made("context by token")));
+    case Operation::upcast:
+      return contribute(argument(0), gradient(made("logits in fp32")));
     case Operation::activation: {
       const Parts x = load(argument(0)), d = gradient(made("activation"));
       return contribute(argument(0), each([&](std::size_t s) { return math_.silu_backward(x[s], d[s]); }));
@@ -62,10 +69,10 @@ Matrix ModuleRun::loss_gradient(std::size_t sequence, std::int64_t vocabulary) c
 void ModuleRun::loss_backward(Operation operation) {
   const Parts x = load(argument(0));
   contribute(argument(0), each([&](std::size_t s) {
-    Matrix d = loss_gradient(s, x[s].columns);
-    if (operation == Operation::cross_entropy) d = math_.log_softmax_backward(math_.log_softmax(x[s]), d);
-    return d;
-  }));
+               Matrix d = loss_gradient(s, x[s].columns);
+               if (operation == Operation::cross_entropy) d = math_.log_softmax_backward(math_.log_softmax(x[s]), d);
+               return d;
+             }));
 }
 
 }  // namespace shardsim::execute

@@ -5,9 +5,17 @@
 
 namespace shardsim::execute {
 ModuleRun::ModuleRun(Trainer& trainer, Workspace& workspace, std::int32_t layer, std::int32_t module, Pass pass)
-    : trainer_(trainer), math_(trainer.math_), workspace_(workspace), layer_(layer), index_(module), pass_(pass),
-      layer_of_((*trainer.model_.layers)[static_cast<std::size_t>(layer)]), type_(trainer.model_.type_of(layer_of_)),
-      module_(type_.modules[static_cast<std::size_t>(module)]), sequence_(trainer.training_.sequence_length), sequences_(trainer.tokens_.size()) {}
+    : trainer_(trainer),
+      math_(trainer.math_),
+      workspace_(workspace),
+      layer_(layer),
+      index_(module),
+      pass_(pass),
+      layer_of_((*trainer.model_.layers)[static_cast<std::size_t>(layer)]),
+      type_(trainer.model_.type_of(layer_of_)),
+      module_(type_.modules[static_cast<std::size_t>(module)]),
+      sequence_(trainer.training_.sequence_length),
+      sequences_(trainer.tokens_.size()) {}
 
 // Tensors ------------------------------------------------------------------------------------------------------------------------
 
@@ -23,8 +31,10 @@ ModuleRun::Parts ModuleRun::split(Numbers values, std::int64_t rows) const {
   if (rows == 0) rows = sequence_;
   const std::int64_t columns = static_cast<std::int64_t>(each) / rows;
   Parts parts;
-  if (sequences_ == 1) parts.emplace_back(rows, columns, std::move(values));
-  else for (std::size_t s = 0; s < sequences_; ++s) parts.emplace_back(rows, columns, math_.slice(values, s * each, each));
+  if (sequences_ == 1)
+    parts.emplace_back(rows, columns, std::move(values));
+  else
+    for (std::size_t s = 0; s < sequences_; ++s) parts.emplace_back(rows, columns, math_.slice(values, s * each, each));
   return parts;
 }
 
@@ -63,7 +73,9 @@ ModuleRun::Parts ModuleRun::gradient(std::int32_t t, std::int64_t rows) {
 }
 
 /// A layer's input needs a gradient only if something before it trains.
-bool ModuleRun::wanted(std::int32_t t) const { return !tensor(t).has_gradient || tensor(t).producer >= 0 || workspace_.holds({layer_, t, true}); }
+bool ModuleRun::wanted(std::int32_t t) const {
+  return !tensor(t).has_gradient || tensor(t).producer >= 0 || workspace_.holds({layer_, t, true});
+}
 
 void ModuleRun::contribute(std::int32_t t, const Parts& parts) {
   if (!wanted(t)) return;
@@ -71,8 +83,10 @@ void ModuleRun::contribute(std::int32_t t, const Parts& parts) {
   math_.round(values, tensor(t).gradient_dtype);
   if (!tensor(t).has_gradient) {
     Numbers& sum = trainer_.aliased_[{layer_, t}];
-    if (sum.empty()) sum = std::move(values);
-    else math_.add(sum, values);
+    if (sum.empty())
+      sum = std::move(values);
+    else
+      math_.add(sum, values);
     return;
   }
   math_.add(values, workspace_.load({layer_, t, true}));
@@ -95,48 +109,62 @@ void ModuleRun::add_gradient(std::size_t i, const Numbers& values) {
 
 void ModuleRun::forward() {
   switch (const Operation operation = operation_of(type_, index_)) {
-    case Operation::lookup: return lookup_forward();
-    case Operation::linear: return linear_forward();
-    case Operation::rms_norm: return rms_norm_forward();
+    case Operation::lookup:
+      return lookup_forward();
+    case Operation::linear:
+      return linear_forward();
+    case Operation::rms_norm:
+      return rms_norm_forward();
     case Operation::rotary:
     case Operation::repeat_kv:
     case Operation::flash:
     case Operation::scores:
     case Operation::softmax:
-    case Operation::context: return attention_forward(operation);
+    case Operation::context:
+      return attention_forward(operation);
     case Operation::copy:
     case Operation::activation:
     case Operation::multiply:
     case Operation::add:
     case Operation::upcast:
-    case Operation::log_softmax: return element_wise_forward(operation);
+    case Operation::log_softmax:
+      return element_wise_forward(operation);
     case Operation::nll_loss:
-    case Operation::cross_entropy: return loss_forward(operation);
-    case Operation::unknown: break;
+    case Operation::cross_entropy:
+      return loss_forward(operation);
+    case Operation::unknown:
+      break;
   }
   throw std::logic_error("the trainer does not know module " + module_.name);
 }
 
 void ModuleRun::backward() {
   switch (const Operation operation = operation_of(type_, index_)) {
-    case Operation::lookup: return lookup_backward();
-    case Operation::linear: return linear_backward();
-    case Operation::rms_norm: return rms_norm_backward();
+    case Operation::lookup:
+      return lookup_backward();
+    case Operation::linear:
+      return linear_backward();
+    case Operation::rms_norm:
+      return rms_norm_backward();
     case Operation::rotary:
     case Operation::repeat_kv:
     case Operation::flash:
     case Operation::scores:
     case Operation::softmax:
-    case Operation::context: return attention_backward(operation);
+    case Operation::context:
+      return attention_backward(operation);
     case Operation::copy:
     case Operation::activation:
     case Operation::multiply:
     case Operation::add:
     case Operation::upcast:
-    case Operation::log_softmax: return element_wise_backward(operation);
+    case Operation::log_softmax:
+      return element_wise_backward(operation);
     case Operation::nll_loss:
-    case Operation::cross_entropy: return loss_backward(operation);
-    case Operation::unknown: break;
+    case Operation::cross_entropy:
+      return loss_backward(operation);
+    case Operation::unknown:
+      break;
   }
   throw std::logic_error("the trainer does not know module " + module_.name);
 }

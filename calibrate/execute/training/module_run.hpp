@@ -80,7 +80,7 @@ class ModuleRun {
   const Layer& layer_of_;
   const LayerType& type_;
   const Module& module_;
-  std::int64_t sequence_;   // tokens
+  std::int64_t sequence_;  // tokens
   std::size_t sequences_;
 };
 

@@ -28,7 +28,8 @@ UpdateRule rule_of(OptimizerKind kind, const OptimizerConstants& c, std::int64_t
   return rule;
 }
 
-void update(const UpdateRule& rule, std::span<float> parameters, std::span<const float> gradients, std::span<float> first, std::span<float> second) {
+void update(const UpdateRule& rule, std::span<float> parameters, std::span<const float> gradients, std::span<float> first,
+            std::span<float> second) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const float g = gradients[i];
     if (!rule.adaptive) {

@@ -13,7 +13,7 @@ struct OptimizerConstants {
   float learning_rate = 2e-3F;
   float beta1 = 0.9F, beta2 = 0.95F;
   float epsilon = 1e-8F;
-  float weight_decay = 0.01F;   ///< of adamw, on all parameters
+  float weight_decay = 0.01F;  ///< of adamw, on all parameters
   float momentum = 0.9F;
   float sgd_learning_rate = 0.1F;
 };
@@ -26,6 +26,7 @@ struct OptimizerConstants {
 
 /// One step over some elements. Moments that the optimizer does not have are empty.
 /// Sources: torch/optim/{sgd,adam,adamw}.py, single-tensor forms.
-void update(const UpdateRule& rule, std::span<float> parameters, std::span<const float> gradients, std::span<float> first, std::span<float> second);
+void update(const UpdateRule& rule, std::span<float> parameters, std::span<const float> gradients, std::span<float> first,
+            std::span<float> second);
 
 }  // namespace shardsim::execute

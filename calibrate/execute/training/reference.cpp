@@ -106,8 +106,8 @@ std::int64_t vocabulary_of(const Model& model) {
   throw std::logic_error("the model's first layer has no table of tokens");
 }
 
-std::vector<std::vector<std::int32_t>> micro_batch_tokens(const Model& model, const Training& training, const BatchShares& shares, std::int64_t step,
-                                                          std::int64_t rank, std::int64_t micro_batch) {
+std::vector<std::vector<std::int32_t>> micro_batch_tokens(const Model& model, const Training& training, const BatchShares& shares,
+                                                          std::int64_t step, std::int64_t rank, std::int64_t micro_batch) {
   std::vector<std::vector<std::int32_t>> tokens;
   for (std::int64_t s = 0; s < shares.sequences; ++s)
     tokens.push_back(sequence_tokens(step, shares.index(rank, micro_batch, s), training.sequence_length, vocabulary_of(model)));
@@ -121,7 +121,9 @@ Reference train_alone(const Model& model, const Training& training, const BatchS
   Trainer trainer(model, alone, host_math());
   Reference reference;
   const auto layers = static_cast<std::int32_t>(model.layers->size());
-  const auto modules = [&](std::int32_t l) { return static_cast<std::int32_t>(model.type_of((*model.layers)[static_cast<std::size_t>(l)]).modules.size()); };
+  const auto modules = [&](std::int32_t l) {
+    return static_cast<std::int32_t>(model.type_of((*model.layers)[static_cast<std::size_t>(l)]).modules.size());
+  };
   const std::int64_t parts = shares.ranks * shares.micro_batches;
   for (int step = 0; step < steps; ++step) {
     double loss = 0;

@@ -17,7 +17,10 @@ bool makes(const LayerType& type, std::int32_t module, std::string_view name) {
 }  // namespace
 
 Operation operation_of(const LayerType& type, std::int32_t module) {
-  struct Sign { std::string_view tensor; Operation operation; };
+  struct Sign {
+    std::string_view tensor;
+    Operation operation;
+  };
   // The first that fits: a flash kernel makes a context too.
   static constexpr std::array<Sign, 15> signs{{{"embeddings", Operation::lookup},
                                                {"1/rms", Operation::rms_norm},
@@ -50,18 +53,22 @@ std::vector<std::string> cannot_train(const Model& model, const Training& traini
     reasons.push_back("models of family '" + model.family + "' are not executed, only llama, mistral, qwen2 and qwen3");
   if (training.dropout > 0) reasons.push_back("dropout is not executed: set training.dropout to 0");
   if (training.compile) reasons.push_back("compiled kernels are not executed: set training.compile to false");
-  if (training.loss.kind == Loss::Kind::chunked) reasons.push_back("a chunked loss is not executed: set training.loss to cross_entropy or fused");
+  if (training.loss.kind == Loss::Kind::chunked)
+    reasons.push_back("a chunked loss is not executed: set training.loss to cross_entropy or fused");
   for (DType dtype : {training.precision.parameters, training.precision.compute, training.precision.gradients, training.precision.moments})
     if (!is_real(dtype)) reasons.push_back(std::string(name_of(dtype)) + " is not executed, only bf16 and fp32");
   if (!reasons.empty()) return reasons;
   for (const LayerType& type : model.types)
     for (std::size_t m = 0; m < type.modules.size(); ++m)
-      if (operation_of(type, static_cast<std::int32_t>(m)) == Operation::unknown) reasons.push_back("module " + type.modules[m].name + " is not executed");
+      if (operation_of(type, static_cast<std::int32_t>(m)) == Operation::unknown)
+        reasons.push_back("module " + type.modules[m].name + " is not executed");
   return reasons;
 }
 
 TensorRef producer_of(const Model& model, TensorRef ref) {
-  const auto type_at = [&](std::int32_t layer) -> const LayerType& { return model.type_of((*model.layers)[static_cast<std::size_t>(layer)]); };
+  const auto type_at = [&](std::int32_t layer) -> const LayerType& {
+    return model.type_of((*model.layers)[static_cast<std::size_t>(layer)]);
+  };
   if (ref.layer == 0 || type_at(ref.layer).tensors[static_cast<std::size_t>(ref.tensor)].producer >= 0) return ref;
   const LayerType& before = type_at(ref.layer - 1);
   const auto modules = static_cast<std::int32_t>(before.modules.size());

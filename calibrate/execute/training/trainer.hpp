@@ -14,8 +14,24 @@ namespace shardsim::execute {
 
 /// What a module computes, told from the tensors it makes.
 enum class Operation : std::uint8_t {
-  unknown, lookup, linear, rms_norm, rotary, repeat_kv, flash, copy, scores, softmax, context, activation, multiply, add,
-  upcast, log_softmax, nll_loss, cross_entropy,
+  unknown,
+  lookup,
+  linear,
+  rms_norm,
+  rotary,
+  repeat_kv,
+  flash,
+  copy,
+  scores,
+  softmax,
+  context,
+  activation,
+  multiply,
+  add,
+  upcast,
+  log_softmax,
+  nll_loss,
+  cross_entropy,
 };
 [[nodiscard]] Operation operation_of(const LayerType& type, std::int32_t module);
 

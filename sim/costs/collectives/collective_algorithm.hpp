@@ -25,12 +25,18 @@ enum class Algorithm : std::uint8_t { ring, chain, pairwise, tree, nvls, hierarc
 
 [[nodiscard]] constexpr std::string_view name_of(Algorithm a) {
   switch (a) {
-    case Algorithm::ring: return "ring";
-    case Algorithm::chain: return "chain";
-    case Algorithm::pairwise: return "pairwise";
-    case Algorithm::tree: return "tree";
-    case Algorithm::nvls: return "nvls";
-    case Algorithm::hierarchical: return "hierarchical";
+    case Algorithm::ring:
+      return "ring";
+    case Algorithm::chain:
+      return "chain";
+    case Algorithm::pairwise:
+      return "pairwise";
+    case Algorithm::tree:
+      return "tree";
+    case Algorithm::nvls:
+      return "nvls";
+    case Algorithm::hierarchical:
+      return "hierarchical";
   }
   return "?";
 }

@@ -7,7 +7,10 @@
 namespace shardsim {
 
 std::vector<double> non_decreasing(const std::vector<double>& values) {
-  struct Pool { double sum; std::size_t count; };
+  struct Pool {
+    double sum;
+    std::size_t count;
+  };
   std::vector<Pool> pools;
   for (const double value : values) {
     pools.push_back({value, 1});

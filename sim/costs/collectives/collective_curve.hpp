@@ -27,7 +27,10 @@ class CollectiveCurve {
  private:
   [[nodiscard]] Seconds beyond(Bytes size) const;
 
-  struct Point { Bytes size; Seconds time; };
+  struct Point {
+    Bytes size;
+    Seconds time;
+  };
   std::vector<Point> points_;
   std::vector<CollectiveSegment> segments_;
 };

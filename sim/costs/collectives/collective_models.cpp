@@ -98,8 +98,7 @@ Seconds hierarchical_all_reduce(Bytes payload, const RingPath& path, std::int64_
   const Seconds level = inside > 1 ? path.intra_latency * (inside - 1) + transfer(size * (inside - 1) / inside, path.intra) : Seconds{};
   // Each rank's own ring across nodes has its share of the NICs and carries S / m.
   const double hops = 2 * (nodes - 1);
-  const Seconds across =
-      nodes > 1 ? path.inter_latency * hops + transfer(hops / nodes * size / inside, path.network / inside) : Seconds{};
+  const Seconds across = nodes > 1 ? path.inter_latency * hops + transfer(hops / nodes * size / inside, path.network / inside) : Seconds{};
   const Seconds longest = std::max(level, across);
   return path.base_latency + longest + (2.0 * level + across - longest) / static_cast<double>(chunks);
 }

@@ -17,8 +17,8 @@ namespace shardsim {
 
 struct ClosedForm {
   Seconds time;
-  Seconds fabric;    ///< part of it in which the node's fabric would be busy at full speed
-  Seconds network;   ///< the same for the ring's share of the NICs
+  Seconds fabric;       ///< part of it in which the node's fabric would be busy at full speed
+  Seconds network;      ///< the same for the ring's share of the NICs
   Bytes fabric_bytes;   ///< that each GPU's link inside the node carries
   Bytes network_bytes;  ///< that leave each node
 };

@@ -24,14 +24,14 @@ struct Placement {
 /// What one ring of a group has for itself while all alike groups run.
 struct RingPath {
   Placement placement;
-  ByteRate intra;             ///< bus bandwidth of a ring inside a node
-  ByteRate network;           ///< the ring's share of a node's NICs, one direction; zero on one node
-  double nics = 0;            ///< that this share is made of
-  ByteRate nic_bandwidth;     ///< of one NIC, efficiency included
-  Seconds base_latency;       ///< once per collective
-  Seconds intra_latency;      ///< per step inside a node
-  Seconds inter_latency;      ///< per step that crosses nodes
-  ByteRate exchange;          ///< all-to-all: bound of the network by the graph; zero: not bound beyond the NICs
+  ByteRate intra;                        ///< bus bandwidth of a ring inside a node
+  ByteRate network;                      ///< the ring's share of a node's NICs, one direction; zero on one node
+  double nics = 0;                       ///< that this share is made of
+  ByteRate nic_bandwidth;                ///< of one NIC, efficiency included
+  Seconds base_latency;                  ///< once per collective
+  Seconds intra_latency;                 ///< per step inside a node
+  Seconds inter_latency;                 ///< per step that crosses nodes
+  ByteRate exchange;                     ///< all-to-all: bound of the network by the graph; zero: not bound beyond the NICs
   std::string inside_link, across_link;  ///< of the graph: the busiest inside a node and between nodes; empty: not looked up
 
   [[nodiscard]] bool crosses_nodes() const { return placement.nodes > 1; }

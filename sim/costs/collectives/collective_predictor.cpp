@@ -28,22 +28,28 @@ bool answers_for(const std::string& algorithm, Algorithm way) {
 
 Algorithm natural(Collective collective) {
   switch (collective) {
-    case Collective::all_to_all: return Algorithm::pairwise;
+    case Collective::all_to_all:
+      return Algorithm::pairwise;
     case Collective::broadcast:
-    case Collective::reduce: return Algorithm::chain;
+    case Collective::reduce:
+      return Algorithm::chain;
     case Collective::all_reduce:
     case Collective::all_gather:
-    case Collective::reduce_scatter: break;
+    case Collective::reduce_scatter:
+      break;
   }
   return Algorithm::ring;
 }
 
 Algorithm algorithm_of(NcclAlgorithm chosen) {
   switch (chosen) {
-    case NcclAlgorithm::tree: return Algorithm::tree;
+    case NcclAlgorithm::tree:
+      return Algorithm::tree;
     case NcclAlgorithm::nvls:
-    case NcclAlgorithm::nvls_tree: return Algorithm::nvls;
-    case NcclAlgorithm::ring: break;
+    case NcclAlgorithm::nvls_tree:
+      return Algorithm::nvls;
+    case NcclAlgorithm::ring:
+      break;
   }
   return Algorithm::ring;
 }
@@ -163,13 +169,16 @@ std::optional<CollectivePredictor::Measured> CollectivePredictor::measured(const
 
 ClosedForm CollectivePredictor::load(const Call& call) const {
   switch (call.way) {
-    case Algorithm::tree: return tree_all_reduce(call.payload, call.path);
-    case Algorithm::nvls: return nvls_all_reduce(call.payload, call.path, nvls_efficiency(generation_of(cluster_.profile.gpu.name)));
+    case Algorithm::tree:
+      return tree_all_reduce(call.payload, call.path);
+    case Algorithm::nvls:
+      return nvls_all_reduce(call.payload, call.path, nvls_efficiency(generation_of(cluster_.profile.gpu.name)));
     case Algorithm::hierarchical:
       return hierarchical_form(call.payload, call.path, std::max<std::int64_t>(1, call.payload / hierarchical_chunk));
     case Algorithm::ring:
     case Algorithm::chain:
-    case Algorithm::pairwise: break;
+    case Algorithm::pairwise:
+      break;
   }
   return flat_ring(call.collective, call.payload, call.path);
 }
@@ -220,11 +229,15 @@ void CollectivePredictor::describe_model(const Call& call, CollectiveTime& out) 
   const std::string_view name = call.way == Algorithm::chain ? "ring" : name_of(call.way);
   out.protocol = call.protocol;
   switch (model_for(call)) {
-    case Source::tuner: out.model = fmt::format("NCCL's tuner, {} {}, {}", name_of(call.way), call.protocol, on); break;
+    case Source::tuner:
+      out.model = fmt::format("NCCL's tuner, {} {}, {}", name_of(call.way), call.protocol, on);
+      break;
     case Source::stepwise:
       out.model = fmt::format("stepwise ring, {} channels, {}", 2 * nccl_system(cluster_.profile, call.path).channels, on);
       break;
-    default: out.model = fmt::format("{} alpha-beta, {}", name, on); break;
+    default:
+      out.model = fmt::format("{} alpha-beta, {}", name, on);
+      break;
   }
 }
 
@@ -255,8 +268,8 @@ CollectiveTime CollectivePredictor::predict(Collective collective, Bytes payload
   out.sent_per_rank = Bytes{static_cast<std::int64_t>((sent + group.size - 1) / group.size)};
   out.fabric_bytes = form.fabric_bytes;
   out.network_bytes = form.network_bytes;
-  out.multiprocessors = static_cast<std::int32_t>(
-      thread_blocks(call.way, collective, payload, nccl_system(cluster_.profile, path).channels));
+  out.multiprocessors =
+      static_cast<std::int32_t>(thread_blocks(call.way, collective, payload, nccl_system(cluster_.profile, path).channels));
   out.bottleneck = path.bottleneck();
   out.link = path.bottleneck_link();
   return out;

@@ -28,9 +28,9 @@ struct CollectiveCost {
 
 /// The same, and what stands behind the figure.
 struct CollectiveTime : CollectiveCost {
-  Bytes sent_per_rank;        ///< by the average rank, rounded up
-  Bytes fabric_bytes;         ///< that each GPU's link inside the node carries
-  Bytes network_bytes;        ///< that leave each node
+  Bytes sent_per_rank;               ///< by the average rank, rounded up
+  Bytes fabric_bytes;                ///< that each GPU's link inside the node carries
+  Bytes network_bytes;               ///< that leave each node
   std::int32_t multiprocessors = 0;  ///< taken from compute meanwhile: NCCL runs a thread block for each channel
   Algorithm way = Algorithm::ring;
   std::string algorithm;      ///< "ring", "tree", "nvls", "hierarchical", "chain", "pairwise" (all-to-all)

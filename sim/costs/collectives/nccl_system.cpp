@@ -17,9 +17,15 @@ GpuGeneration generation_of(std::string_view gpu) {
     GpuGeneration generation;
   };
   using enum GpuGeneration;
-  static constexpr std::array<Name, 9> names{{{"B100", blackwell}, {"B200", blackwell}, {"B300", blackwell},
-                                              {"H100", hopper}, {"H200", hopper}, {"H800", hopper}, {"H20", hopper},
-                                              {"V100", volta}, {"A100", ampere}}};
+  static constexpr std::array<Name, 9> names{{{"B100", blackwell},
+                                              {"B200", blackwell},
+                                              {"B300", blackwell},
+                                              {"H100", hopper},
+                                              {"H200", hopper},
+                                              {"H800", hopper},
+                                              {"H20", hopper},
+                                              {"V100", volta},
+                                              {"A100", ampere}}};
   const auto found = std::ranges::find_if(names, [&](const Name& name) { return gpu.find(name.part) != std::string_view::npos; });
   return found == names.end() ? GpuGeneration::ampere : found->generation;
 }

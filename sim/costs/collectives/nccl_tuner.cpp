@@ -83,8 +83,10 @@ double algorithm_bandwidth(const NcclSystem& s, Collective c, NcclAlgorithm a, N
   const double bus = static_cast<double>(s.channels) * (s.nodes <= 2 ? s.intra_gbs : s.inter_gbs);
   const double per_step = static_cast<double>(s.ranks) / static_cast<double>(ring_steps(c, s.ranks));
   switch (a) {
-    case NcclAlgorithm::ring: return ring_bus(s, p, bus) * per_step;
-    case NcclAlgorithm::tree: return tree_bus(s, p, bus) * 0.5;
+    case NcclAlgorithm::ring:
+      return ring_bus(s, p, bus) * per_step;
+    case NcclAlgorithm::tree:
+      return tree_bus(s, p, bus) * 0.5;
     case NcclAlgorithm::nvls:
     case NcclAlgorithm::nvls_tree: {
       const double nvls = nvls_bus(s, c, a == NcclAlgorithm::nvls_tree);
@@ -99,7 +101,8 @@ double latency_us(const NcclSystem& s, Collective c, NcclAlgorithm a, NcclProtoc
   const double overhead = s.net_overhead_us * (p == NcclProtocol::simple ? 3 : 1);
   double intra = hop_latency(a, p, s.nvlink);
   // Simple waits twice: for the data and for the flush.
-  const double inter = net_latency(a == NcclAlgorithm::ring && per_node <= 1 ? NcclAlgorithm::tree : a, p) + hop_latency(a, p, s.nvlink) * (p == NcclProtocol::simple ? 2 : 1);
+  const double inter = net_latency(a == NcclAlgorithm::ring && per_node <= 1 ? NcclAlgorithm::tree : a, p) +
+                       hop_latency(a, p, s.nvlink) * (p == NcclProtocol::simple ? 2 : 1);
   const double levels = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(s.nodes)) - 1);
   switch (a) {
     case NcclAlgorithm::ring: {
@@ -107,9 +110,12 @@ double latency_us(const NcclSystem& s, Collective c, NcclAlgorithm a, NcclProtoc
       const auto crossing = static_cast<double>(passes(c) * (s.nodes - 1));
       return base_latency(a, p) + (static_cast<double>(ring_steps(c, s.ranks)) - crossing) * intra + crossing * inter;
     }
-    case NcclAlgorithm::tree: return base_latency(a, p) + 2 * ((per_node - 1) * intra + levels * inter);
-    case NcclAlgorithm::nvls: return intra + (s.nodes > 1 ? inter : 0);
-    case NcclAlgorithm::nvls_tree: return intra + 2 * levels * inter;
+    case NcclAlgorithm::tree:
+      return base_latency(a, p) + 2 * ((per_node - 1) * intra + levels * inter);
+    case NcclAlgorithm::nvls:
+      return intra + (s.nodes > 1 ? inter : 0);
+    case NcclAlgorithm::nvls_tree:
+      return intra + 2 * levels * inter;
   }
   return 0;
 }

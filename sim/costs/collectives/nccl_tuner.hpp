@@ -24,10 +24,10 @@ struct NcclSystem {
   std::int64_t ranks = 8;
   std::int64_t nodes = 1;
   std::int64_t channels = 12;
-  double intra_gbs = 30;        ///< of one channel inside the node, GB/s: search speed (A100 12 x 20, H100 12 x 30, B200 16 x 45)
-  double inter_gbs = 12;        ///< of one channel between nodes
+  double intra_gbs = 30;  ///< of one channel inside the node, GB/s: search speed (A100 12 x 20, H100 12 x 30, B200 16 x 45)
+  double inter_gbs = 12;  ///< of one channel between nodes
   bool nvlink = true;
-  double net_overhead_us = 1;   ///< 2 on AMD hosts
+  double net_overhead_us = 1;  ///< 2 on AMD hosts
 };
 
 /// The systems that the published searches find: one node of A100, H100 (and H200), B200.
@@ -40,7 +40,8 @@ struct NcclChoice {
 };
 
 /// Predicted time of one call; a negative time means that NCCL does not offer this combination.
-[[nodiscard]] Seconds nccl_time(const NcclSystem& system, Collective collective, Bytes payload, NcclAlgorithm algorithm, NcclProtocol protocol);
+[[nodiscard]] Seconds nccl_time(const NcclSystem& system, Collective collective, Bytes payload, NcclAlgorithm algorithm,
+                                NcclProtocol protocol);
 
 /// What NCCL picks: the combination with the smallest predicted time. For all-reduce, all-gather and reduce-scatter.
 [[nodiscard]] NcclChoice nccl_choice(const NcclSystem& system, Collective collective, Bytes payload);

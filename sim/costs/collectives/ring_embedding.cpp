@@ -53,8 +53,7 @@ Slowest closed_rings(const ClusterGraph& graph, const std::vector<std::vector<st
   LinkLoads loads(graph.node().links.size(), 0);
   const auto vertex = [&](std::int32_t gpu) { return graph.node().gpus[static_cast<std::size_t>(gpu)]; };
   for (const auto& order : orders)
-    for (std::size_t i = 0; i < order.size(); ++i)
-      graph.load_inside(0, vertex(order[i]), vertex(order[(i + 1) % order.size()]), 1, loads);
+    for (std::size_t i = 0; i < order.size(); ++i) graph.load_inside(0, vertex(order[i]), vertex(order[(i + 1) % order.size()]), 1, loads);
   return slowest(graph, loads);
 }
 

@@ -12,13 +12,13 @@ namespace shardsim {
 
 /// What the slowest ring of a group reaches, and the link that holds it there. Rates are bus bandwidths: bytes that each rank sends on.
 struct RingEmbedding {
-  ByteRate inside;            ///< between ranks of a node; zero where each node has one
+  ByteRate inside;  ///< between ranks of a node; zero where each node has one
   std::string inside_link;
-  ByteRate across;            ///< between nodes; zero on one node
+  ByteRate across;  ///< between nodes; zero on one node
   std::string across_link;
-  Seconds hop;                ///< mean latency of a step that crosses nodes
-  ByteRate exchange;          ///< all-to-all across nodes: the send buffer of a rank divided by this is the time; zero on one node,
-                              ///< and where nobody asked
+  Seconds hop;        ///< mean latency of a step that crosses nodes
+  ByteRate exchange;  ///< all-to-all across nodes: the send buffer of a rank divided by this is the time; zero on one node,
+                      ///< and where nobody asked
 };
 
 [[nodiscard]] RingEmbedding embed_rings(const ClusterGraph& graph, const Cluster& cluster, const Group& group, bool exchange = false);

@@ -8,10 +8,10 @@
 namespace shardsim {
 namespace {
 
-constexpr std::int64_t full_chunk = std::int64_t{2} << 20;    // 4 steps of NCCL_BUFFSIZE / NCCL_STEPS = 512 KiB
+constexpr std::int64_t full_chunk = std::int64_t{2} << 20;  // 4 steps of NCCL_BUFFSIZE / NCCL_STEPS = 512 KiB
 constexpr std::int64_t least_slice = std::int64_t{32} << 10;
 constexpr std::int64_t alignment = 16;
-constexpr std::size_t slots = 4;                              // slices in flight to a neighbour
+constexpr std::size_t slots = 4;  // slices in flight to a neighbour
 
 RingLoop loop_of(std::int64_t count, std::int64_t chunk) { return {count, chunk, std::min(chunk, std::max(chunk / 2, least_slice))}; }
 
@@ -61,12 +61,13 @@ class Ranks {
       return;
     }
     sent[0] = std::max({free[0], slot[0] + slot_latency, arrived[n - 1] + latency_}) + durations[0];
-    for (std::size_t r = 1; r < n; ++r) sent[r] = std::max(std::max(free[r], slot[r] + slot_latency), arrived[r - 1] + latency_) + durations[r];
+    for (std::size_t r = 1; r < n; ++r)
+      sent[r] = std::max(std::max(free[r], slot[r] + slot_latency), arrived[r - 1] + latency_) + durations[r];
   }
 
   std::vector<ByteRate> rates_;  // of the link from each rank to the next
   double latency_;
-  std::vector<double> idle_;     // when each rank is done with its last loop
+  std::vector<double> idle_;  // when each rank is done with its last loop
   std::array<std::vector<double>, slots> sent_;
 };
 

@@ -11,14 +11,14 @@ namespace shardsim {
 
 struct RingChannels {
   std::int64_t channels = 1;
-  ByteRate bandwidth;        ///< of a link, all channels together
-  Seconds latency;           ///< alpha: from the end of a slice's transmission until the receiver may use it
-  Seconds base;              ///< once per collective
+  ByteRate bandwidth;  ///< of a link, all channels together
+  Seconds latency;     ///< alpha: from the end of a slice's transmission until the receiver may use it
+  Seconds base;        ///< once per collective
 };
 
 /// One pass of a channel over the ring: `chunk` bytes from each rank per step, the first slice of `slice` bytes.
 struct RingLoop {
-  std::int64_t count = 0;    ///< loops of this shape, one after the other
+  std::int64_t count = 0;  ///< loops of this shape, one after the other
   std::int64_t chunk = 0;
   std::int64_t slice = 0;
 };
@@ -34,6 +34,7 @@ struct RingLoop {
 
 /// The same slice by slice, with n ranks that each send and receive in order and four slots between neighbours. Slow: the test of the
 /// formula, and the model of rings whose links differ: `bandwidths` gives that of the link from each rank to the next.
-[[nodiscard]] Seconds explicit_ring(Collective collective, Bytes payload, const std::vector<ByteRate>& bandwidths, const RingChannels& ring);
+[[nodiscard]] Seconds explicit_ring(Collective collective, Bytes payload, const std::vector<ByteRate>& bandwidths,
+                                    const RingChannels& ring);
 
 }  // namespace shardsim

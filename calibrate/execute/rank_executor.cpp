@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/execute/machine.hpp"
+#include "calibrate/execute/rank_executor.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -17,7 +17,8 @@ std::array<std::int32_t, 3> key_of(TensorRef ref) { return {ref.layer, ref.tenso
 
 std::span<std::byte> elements_of(std::span<std::byte> bytes, DType type, std::int64_t begin, std::int64_t count) {
   const auto size = static_cast<std::size_t>(size_of(type));
-  if (begin < 0 || (static_cast<std::size_t>(begin + count)) * size > bytes.size()) throw std::logic_error("an access reaches beyond its buffer");
+  if (begin < 0 || (static_cast<std::size_t>(begin + count)) * size > bytes.size())
+    throw std::logic_error("an access reaches beyond its buffer");
   return bytes.subspan(static_cast<std::size_t>(begin) * size, static_cast<std::size_t>(count) * size);
 }
 
@@ -32,8 +33,11 @@ std::vector<ParameterShape> shapes_of(const Model& model) {
   return shapes;
 }
 
-Machine::Machine(const Schedule& schedule, const MachineParts& parts)
-    : schedule_(schedule), parts_(parts), math_(parts.backend.math()), store_(schedule, shapes_of(parts.model), parts.backend),
+RankExecutor::RankExecutor(const Schedule& schedule, const MachineParts& parts)
+    : schedule_(schedule),
+      parts_(parts),
+      math_(parts.backend.math()),
+      store_(schedule, shapes_of(parts.model), parts.backend),
       trainer_(parts.model, parts.training, math_) {
   for (std::size_t c = 0; c < schedule.communicators.size(); ++c)
     members_.push_back(members_of(schedule.group_of(CommunicatorId{static_cast<std::int32_t>(c)}), static_cast<int>(schedule.rank)));
@@ -41,7 +45,7 @@ Machine::Machine(const Schedule& schedule, const MachineParts& parts)
 }
 
 /// Weights that are updated, and everything counted as parameters, start with the model's values; moments and the rest with zeros.
-void Machine::fill_start_values() {
+void RankExecutor::fill_start_values() {
   std::vector<bool> weights(schedule_.buffers.size());
   for (const Op& op : schedule_.ops)
     if (const auto* update = std::get_if<Update>(&op.action)) weights[static_cast<std::size_t>(update->parameters.index)] = true;
@@ -61,18 +65,14 @@ void Machine::fill_start_values() {
   }
 }
 
-std::vector<double> Machine::step(GradientCheck& check) {
+std::vector<double> RankExecutor::step(GradientCheck& check) {
   ++steps_;
   micro_batch_ = -1;
   std::vector<double> losses;
   for (const Op& op : schedule_.ops) {
-    std::visit(Overloaded{[&](const Compute& a) { run(op, a); },
-                          [&](const Communicate& a) { run(a); },
-                          [&](const Copy& a) { run(a); },
-                          [&](const Update& a) { run(a, check); },
-                          [&](const Allocate& a) { allocate(a.buffer); },
-                          [&](const Free& a) { release(a.buffer); },
-                          [](const Wait&) {}, [](const HostWait&) {}, [](const Synchronize&) {}},
+    std::visit(Overloaded{[&](const Compute& a) { run(op, a); }, [&](const Communicate& a) { run(a); }, [&](const Copy& a) { run(a); },
+                          [&](const Update& a) { run(a, check); }, [&](const Allocate& a) { allocate(a.buffer); },
+                          [&](const Free& a) { release(a.buffer); }, [](const Wait&) {}, [](const HostWait&) {}, [](const Synchronize&) {}},
                op.action);
     const bool last_of_forward = std::holds_alternative<Compute>(op.action) && op.phase == Phase::forward;
     if (!last_of_forward || micro_batch_ < 0) continue;
@@ -85,13 +85,13 @@ std::vector<double> Machine::step(GradientCheck& check) {
 
 // Compute ------------------------------------------------------------------------------------------------------------------------
 
-void Machine::begin_micro_batch(std::int32_t micro_batch) {
+void RankExecutor::begin_micro_batch(std::int32_t micro_batch) {
   if (micro_batch == micro_batch_) return;
   micro_batch_ = micro_batch;
   trainer_.begin(micro_batch_tokens(parts_.model, parts_.training, parts_.shares, steps_ - 1, schedule_.rank, micro_batch));
 }
 
-void Machine::run(const Op& op, const Compute& action) {
+void RankExecutor::run(const Op& op, const Compute& action) {
   const ModuleRange& range = action.modules;
   if (range.layer < 0) return;
   begin_micro_batch(op.micro_batch);
@@ -103,7 +103,7 @@ void Machine::run(const Op& op, const Compute& action) {
 }
 
 /// From the newest live buffer that holds all of it.
-Numbers Machine::parameter(ParameterId parameter) {
+Numbers RankExecutor::parameter(ParameterId parameter) {
   const std::int64_t elements = parts_.model.at(parameter).elements.value();
   for (BufferId buffer : store_.newest(Role::parameter)) {
     Numbers values = math_.zeros(static_cast<std::size_t>(elements));
@@ -120,7 +120,7 @@ Numbers Machine::parameter(ParameterId parameter) {
   throw std::logic_error(parts_.model.at(parameter).name + " is computed with before it is gathered");
 }
 
-void Machine::add_gradient(ParameterId parameter, const Numbers& values) {
+void RankExecutor::add_gradient(ParameterId parameter, const Numbers& values) {
   for (BufferId buffer : store_.newest(Role::gradient)) {
     bool found = false;
     for (const Piece& piece : store_.pieces(buffer)) {
@@ -137,24 +137,25 @@ void Machine::add_gradient(ParameterId parameter, const Numbers& values) {
   throw std::logic_error("there is no memory for the gradient of " + parts_.model.at(parameter).name);
 }
 
-BufferId Machine::buffer_of(TensorRef ref) const {
+BufferId RankExecutor::buffer_of(TensorRef ref) const {
   const auto found = tensors_.find(key_of(producer_of(parts_.model, ref)));
   return found == tensors_.end() ? BufferId{} : found->second;
 }
 
-bool Machine::holds(TensorRef ref) { return buffer_of(ref).valid(); }
+bool RankExecutor::holds(TensorRef ref) { return buffer_of(ref).valid(); }
 
-Numbers Machine::load(TensorRef ref) {
+Numbers RankExecutor::load(TensorRef ref) {
   const BufferId buffer = buffer_of(ref);
   if (!buffer.valid()) {
     const Layer& layer = (*parts_.model.layers)[static_cast<std::size_t>(ref.layer)];
-    throw std::logic_error((ref.gradient ? "the gradient of '" : "tensor '") + parts_.model.type_of(layer).tensors[static_cast<std::size_t>(ref.tensor)].name +
-                           "' of " + layer.name + " is not in memory when it is read");
+    throw std::logic_error((ref.gradient ? "the gradient of '" : "tensor '") +
+                           parts_.model.type_of(layer).tensors[static_cast<std::size_t>(ref.tensor)].name + "' of " + layer.name +
+                           " is not in memory when it is read");
   }
   return read(buffer, 0, schedule_.at(buffer).elements.value());
 }
 
-void Machine::store(TensorRef ref, const Numbers& values) {
+void RankExecutor::store(TensorRef ref, const Numbers& values) {
   const BufferId buffer = buffer_of(ref);
   const Layer& layer = (*parts_.model.layers)[static_cast<std::size_t>(ref.layer)];
   const std::string& name = parts_.model.type_of(layer).tensors[static_cast<std::size_t>(ref.tensor)].name;
@@ -167,13 +168,13 @@ void Machine::store(TensorRef ref, const Numbers& values) {
 
 // Memory -------------------------------------------------------------------------------------------------------------------------
 
-void Machine::allocate(BufferId id) {
+void RankExecutor::allocate(BufferId id) {
   store_.allocate(id);
   const Buffer& buffer = schedule_.at(id);
   if (buffer.tensor.layer >= 0) tensors_[key_of(producer_of(parts_.model, buffer.tensor))] = id;
 }
 
-void Machine::release(BufferId id) {
+void RankExecutor::release(BufferId id) {
   store_.free(id);
   const Buffer& buffer = schedule_.at(id);
   if (buffer.tensor.layer < 0) return;
@@ -181,36 +182,37 @@ void Machine::release(BufferId id) {
   if (found != tensors_.end() && found->second == id) tensors_.erase(found);
 }
 
-Numbers Machine::read(BufferId buffer, std::int64_t begin, std::int64_t count) {
+Numbers RankExecutor::read(BufferId buffer, std::int64_t begin, std::int64_t count) {
   Numbers values = math_.zeros(static_cast<std::size_t>(count));
   const DType type = schedule_.at(buffer).dtype;
   math_.decode(elements_of(store_.bytes_of(buffer), type, begin, count).data(), type, values);
   return values;
 }
 
-void Machine::write(BufferId buffer, std::int64_t begin, const Numbers& values) {
+void RankExecutor::write(BufferId buffer, std::int64_t begin, const Numbers& values) {
   const DType type = schedule_.at(buffer).dtype;
   math_.encode(values, type, elements_of(store_.bytes_of(buffer), type, begin, static_cast<std::int64_t>(values.size())).data());
 }
 
 // Communication ------------------------------------------------------------------------------------------------------------------
 
-std::span<std::byte> Machine::payload(BufferId buffer, const Communicate& action) {
+std::span<std::byte> RankExecutor::payload(BufferId buffer, const Communicate& action) {
   if (schedule_.at(buffer).dtype != action.dtype) throw std::logic_error("a collective's dtype is not its buffer's");
   return elements_of(store_.bytes_of(buffer), action.dtype, action.offset.value(), action.payload.value());
 }
 
 /// The shard in a buffer of its own: all of it, or the part that the payload's segment fills.
-std::span<std::byte> Machine::own_shard(BufferId buffer, const Communicate& action, const Members& members) {
+std::span<std::byte> RankExecutor::own_shard(BufferId buffer, const Communicate& action, const Members& members) {
   if (schedule_.at(buffer).dtype != action.dtype) throw std::logic_error("a collective's dtype is not its shard's");
   const std::int64_t count = ring_segments(action.payload.value(), members.size())[static_cast<std::size_t>(members.index)];
   if (count != schedule_.at(buffer).elements.value())
-    throw std::logic_error("shard " + to_text(schedule_.at(buffer).label, schedule_) + " has " + std::to_string(schedule_.at(buffer).elements.value()) +
-                           " elements, its part of the payload " + std::to_string(count));
+    throw std::logic_error("shard " + to_text(schedule_.at(buffer).label, schedule_) + " has " +
+                           std::to_string(schedule_.at(buffer).elements.value()) + " elements, its part of the payload " +
+                           std::to_string(count));
   return store_.bytes_of(buffer);
 }
 
-void Machine::run(const Communicate& action) {
+void RankExecutor::run(const Communicate& action) {
   const Members& members = members_[static_cast<std::size_t>(action.communicator.index)];
   CollectiveCall call{.kind = action.kind, .dtype = action.dtype, .reduction = action.reduction, .root = action.root};
   const bool scatter = action.kind == Collective::reduce_scatter;
@@ -229,7 +231,7 @@ void Machine::run(const Communicate& action) {
 
 // Copies and updates -------------------------------------------------------------------------------------------------------------
 
-const std::vector<Overlap>& Machine::shared(BufferId source, BufferId target) {
+const std::vector<Overlap>& RankExecutor::shared(BufferId source, BufferId target) {
   const auto key = std::make_pair(schedule_.at(source).layout, schedule_.at(target).layout);
   const auto found = overlaps_.find(key);
   if (found != overlaps_.end()) return found->second;
@@ -243,7 +245,7 @@ const std::vector<Overlap>& Machine::shared(BufferId source, BufferId target) {
   return overlaps_[key] = std::move(elements);
 }
 
-void Machine::run(const Copy& action) {
+void RankExecutor::run(const Copy& action) {
   if (!action.source.valid()) {
     parts_.backend.fill(store_.bytes_of(action.target), std::byte{0});
     return;
@@ -260,7 +262,7 @@ void Machine::run(const Copy& action) {
 }
 
 /// The elements of `wanted` in a buffer whose layout may be another (moments without the padding of the weights); nothing of no buffer.
-Numbers Machine::elements_in(BufferId buffer, const Overlap& wanted) {
+Numbers RankExecutor::elements_in(BufferId buffer, const Overlap& wanted) {
   if (!buffer.valid()) return {};
   Numbers values = math_.zeros(static_cast<std::size_t>(wanted.count));
   std::int64_t found = 0;
@@ -272,14 +274,14 @@ Numbers Machine::elements_in(BufferId buffer, const Overlap& wanted) {
   return values;
 }
 
-void Machine::put_elements(BufferId buffer, const Overlap& wanted, const Numbers& values) {
+void RankExecutor::put_elements(BufferId buffer, const Overlap& wanted, const Numbers& values) {
   if (!buffer.valid()) return;
   for (const Overlap& part : overlaps({{wanted.parameter, wanted.first, wanted.count, 0}}, store_.pieces(buffer)))
     write(buffer, part.target, math_.slice(values, static_cast<std::size_t>(part.source), static_cast<std::size_t>(part.count)));
 }
 
 /// Where gradients, weights and moments all have an element: with sharded states the weights may be whole (ZeRO-1 without a master copy).
-std::vector<Overlap> Machine::updated(const Update& action) {
+std::vector<Overlap> RankExecutor::updated(const Update& action) {
   const std::vector<Overlap>& both = shared(action.gradients, action.parameters);
   if (!action.first_moment.valid()) return both;
   std::vector<Overlap> all;
@@ -289,7 +291,7 @@ std::vector<Overlap> Machine::updated(const Update& action) {
   return all;
 }
 
-void Machine::run(const Update& action, GradientCheck& check) {
+void RankExecutor::run(const Update& action, GradientCheck& check) {
   const std::vector<Overlap> elements = updated(action);
   compare(action, elements, check);
   const UpdateRule rule = rule_of(action.optimizer, {}, steps_);
@@ -304,7 +306,7 @@ void Machine::run(const Update& action, GradientCheck& check) {
   }
 }
 
-void Machine::compare(const Update& action, const std::vector<Overlap>& elements, GradientCheck& check) {
+void RankExecutor::compare(const Update& action, const std::vector<Overlap>& elements, GradientCheck& check) {
   if (check.expected == nullptr) return;
   for (const Overlap& part : elements) {
     const auto& expected = check.expected->at(static_cast<std::size_t>(steps_ - 1)).at(static_cast<std::size_t>(part.parameter.index));
@@ -312,9 +314,11 @@ void Machine::compare(const Update& action, const std::vector<Overlap>& elements
     for (float v : expected) largest = std::max(largest, std::abs(v));
     const std::vector<float> gradients = math_.on_host(read(action.gradients, part.source, part.count));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      const double difference = std::abs(static_cast<double>(gradients[i]) - static_cast<double>(expected[static_cast<std::size_t>(part.first) + i]));
+      const double difference =
+          std::abs(static_cast<double>(gradients[i]) - static_cast<double>(expected[static_cast<std::size_t>(part.first) + i]));
       const double relative = largest > 0 ? difference / static_cast<double>(largest) : difference;
-      if (!(relative <= check.largest_difference)) check.largest_difference = std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
+      if (!(relative <= check.largest_difference))
+        check.largest_difference = std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
     }
   }
 }

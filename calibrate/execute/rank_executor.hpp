@@ -31,10 +31,10 @@ struct GradientCheck {
   double largest_difference = 0;
 };
 
-class Machine final : private Workspace {
+class RankExecutor final : private Workspace {
  public:
   /// Allocates what is alive before the step and gives parameters their start values.
-  Machine(const Schedule& schedule, const MachineParts& parts);
+  RankExecutor(const Schedule& schedule, const MachineParts& parts);
 
   /// Runs the schedule once, to its end. Returns the mean loss of each micro-batch.
   [[nodiscard]] std::vector<double> step(GradientCheck& check);
@@ -76,8 +76,8 @@ class Machine final : private Workspace {
   Math& math_;  // of the backend
   BufferStore store_;
   Trainer trainer_;
-  std::vector<Members> members_;                                     // by communicator
-  std::map<std::array<std::int32_t, 3>, BufferId> tensors_;          // live tensors
+  std::vector<Members> members_;                             // by communicator
+  std::map<std::array<std::int32_t, 3>, BufferId> tensors_;  // live tensors
   std::map<std::pair<LayoutId, LayoutId>, std::vector<Overlap>> overlaps_;
   std::uint64_t digest_ = 0xcbf29ce484222325u;  // FNV-1a, a word at a time
   std::int64_t steps_ = 0;
