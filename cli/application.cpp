@@ -9,8 +9,8 @@
 #include "cli/commands.hpp"
 #include "cli/help.hpp"
 #include "cli/log.hpp"
-#include "reports/output.hpp"
-#include "sim/base/problem.hpp"
+#include "shardsim/expected.hpp"
+#include "shardsim/report.hpp"
 
 namespace shardsim {
 namespace {

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <deque>
 
-#include "sim/base/problem.hpp"
+#include "shardsim/expected.hpp"
 
 namespace shardsim {
 namespace {

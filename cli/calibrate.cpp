@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // calibrate: measure this machine, or turn logs that people already have into a cluster profile.
+#include "shardsim/calibrate.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 
-#include "calibrate/execute/backends/mpi_platform.hpp"
-#include "calibrate/import/collective_samples.hpp"
-#include "calibrate/import/gpu_tables.hpp"
-#include "calibrate/import/kineto.hpp"
-#include "calibrate/import/nccl_tests.hpp"
-#include "calibrate/import/topo.hpp"
-#include "calibrate/measure/gpu.hpp"
-#include "calibrate/measure/local.hpp"
-#include "calibrate/measure/mpi.hpp"
-#include "calibrate/measure/sample_journal.hpp"
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
-#include "reports/html/profile_html.hpp"
-#include "reports/output.hpp"
-#include "reports/profile_rows.hpp"
-#include "reports/profile_text.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shardsim/check.hpp"
+
 #include <fmt/format.h>
 
 #include <chrono>
@@ -8,14 +10,10 @@
 
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
-#include "reports/check_report.hpp"
-#include "reports/output.hpp"
-#include "studies/check/baselines.hpp"
-#include "studies/check/expectations.hpp"
-#include "studies/check/scenario_files.hpp"
-#include "studies/formula/symbols.hpp"
-#include "studies/simulate/simulate_json.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/formula.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
+#include "shardsim/simulate.hpp"
 
 namespace shardsim {
 namespace {

@@ -4,11 +4,9 @@
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
-#include "reports/comparison_report.hpp"
-#include "reports/output.hpp"
-#include "studies/compare/variant.hpp"
-#include "studies/simulate/simulate_json.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
+#include "shardsim/simulate.hpp"
 
 namespace shardsim {
 namespace {

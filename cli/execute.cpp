@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shardsim/execute.hpp"
+
 #include <fmt/format.h>
 
 #include <cstdlib>
 
-#include "calibrate/measure/local.hpp"
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
-#include "reports/execution_report.hpp"
-#include "reports/output.hpp"
-#include "studies/compare/variant.hpp"
-#include "studies/execute/execution_job.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/calibrate.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shardsim/formula.hpp"
+
 #include <fmt/format.h>
 
 #include <map>
@@ -6,14 +8,9 @@
 #include <optional>
 
 #include "cli/commands.hpp"
-#include "reports/output.hpp"
-#include "reports/text.hpp"
-#include "sim/base/units_text.hpp"
-#include "strategies/textbook/textbook.hpp"
-#include "studies/formula/deepspeed_estimator.hpp"
-#include "studies/formula/derivation.hpp"
-#include "studies/formula/symbols.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/catalogue.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {
@@ -86,7 +83,9 @@ std::string overview(const Arguments& arguments) {
                   .right = {false, true, true, true, true, true},
                   .rows = {}};
   std::string out, formulas;
-  for (const char* name : {"ddp", "zero1", "zero2", "zero3"}) {
+  for (const StrategyInfo& info : strategies()) {
+    if (!info.facts.names_stage) continue;
+    const std::string& name = info.name;
     const Subject subject = subject_of(arguments, name);
     const Derivation derivation = derive(subject.job);
     if (out.empty()) out = head(subject) + "\n";

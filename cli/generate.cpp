@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.hpp"
 #include "cli/manual.hpp"
-#include "reports/output.hpp"
+#include "shardsim/report.hpp"
 
 namespace shardsim {
 namespace {

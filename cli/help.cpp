@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/arguments.hpp"
-#include "reports/text.hpp"
+#include "shardsim/report.hpp"
 
 namespace shardsim {
 namespace {

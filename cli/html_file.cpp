@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/html_file.hpp"
 
-#include "sim/base/problem.hpp"
+#include "shardsim/expected.hpp"
 
 namespace shardsim {
 

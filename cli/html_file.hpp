@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "cli/command.hpp"
-#include "reports/html/html.hpp"
-#include "reports/output.hpp"
+#include "shardsim/report.hpp"
 
 namespace shardsim {
 

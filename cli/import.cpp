@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/importers/import.hpp"
-
 #include <fmt/format.h>
 
 #include <filesystem>
 
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
-#include "reports/output.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {

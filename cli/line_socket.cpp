@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/base/problem.hpp"
+#include "shardsim/expected.hpp"
 
 namespace shardsim {
 namespace {

@@ -6,10 +6,8 @@
 #include <filesystem>
 
 #include "cli/commands.hpp"
-#include "reports/output.hpp"
-#include "reports/text.hpp"
-#include "sim/base/units_text.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/application.hpp"
-#include "reports/text.hpp"
+#include "shardsim/report.hpp"
 
 int main(int argc, char** argv) {
   shardsim::narrow_to(shardsim::terminal_columns(STDOUT_FILENO));

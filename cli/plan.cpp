@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shardsim/plan.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,12 +11,9 @@
 #include "cli/html_file.hpp"
 #include "cli/process_memory.hpp"
 #include "cli/progress.hpp"
-#include "reports/output.hpp"
-#include "reports/planner_report.hpp"
-#include "sim/base/parallel.hpp"
-#include "studies/compare/variant.hpp"
-#include "studies/plan/request.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
+#include "shardsim/sweep.hpp"
 
 namespace shardsim {
 namespace {

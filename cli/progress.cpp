@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "reports/text.hpp"
-#include "sim/base/units_text.hpp"
+#include "shardsim/report.hpp"
 
 namespace shardsim {
 namespace {

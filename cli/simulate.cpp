@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shardsim/simulate.hpp"
+
 #include <fmt/format.h>
 
 #include <optional>
@@ -6,14 +8,8 @@
 #include "cli/commands.hpp"
 #include "cli/html_file.hpp"
 #include "cli/log.hpp"
-#include "reports/html/simulate_html.hpp"
-#include "reports/html/timeline_svg.hpp"
-#include "reports/output.hpp"
-#include "reports/table.hpp"
-#include "reports/trace.hpp"
-#include "studies/compare/what_if.hpp"
-#include "studies/simulate/simulate_json.hpp"
-#include "studies/simulate/simulation_job.hpp"
+#include "shardsim/report.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shardsim/sweep.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,11 +14,7 @@
 #include "cli/progress.hpp"
 #include "cli/sweep_queue.hpp"
 #include "cli/sweep_ranks.hpp"
-#include "sim/base/parallel.hpp"
-#include "studies/simulate/simulation_job.hpp"
-#include "studies/sweep/journal.hpp"
-#include "studies/sweep/rows.hpp"
-#include "studies/sweep/table_check.hpp"
+#include "shardsim/scenario.hpp"
 
 namespace shardsim {
 namespace {

@@ -8,8 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "studies/sweep/journal.hpp"
-#include "studies/sweep/sweep_plan.hpp"
+#include "shardsim/sweep.hpp"
 
 namespace shardsim {
 

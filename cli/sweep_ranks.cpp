@@ -13,8 +13,8 @@
 #include <random>
 #include <utility>
 
-#include "sim/base/parallel.hpp"
-#include "sim/base/problem.hpp"
+#include "shardsim/expected.hpp"
+#include "shardsim/sweep.hpp"
 
 namespace shardsim {
 namespace {

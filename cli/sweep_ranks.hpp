@@ -17,7 +17,7 @@
 #include "cli/line_socket.hpp"
 #include "cli/progress.hpp"
 #include "cli/sweep_queue.hpp"
-#include "studies/sweep/rows.hpp"
+#include "shardsim/sweep.hpp"
 
 namespace shardsim {
 

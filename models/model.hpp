@@ -43,6 +43,22 @@ struct Tensor {
   bool logits = false;             ///< counted as logits, not as activations
 };
 
+/// Whether forward leaves the tensor for backward in a layer that is checkpointed so.
+[[nodiscard]] constexpr bool is_kept(Checkpointing kind, const Tensor& tensor) {
+  const bool saved = tensor.saved_by >= 0, input = tensor.producer < 0;
+  switch (kind) {
+    case Checkpointing::none:
+      return saved;
+    case Checkpointing::core_attention:
+      return saved && !tensor.core_attention;
+    case Checkpointing::selective_ops:
+      return input || tensor.kept_by_selective;
+    case Checkpointing::full:
+      return input;
+  }
+  return false;
+}
+
 /// A leaf module: what runs between two places where a library can hook in.
 struct Module {
   std::string name{};                      ///< "self_attn.q_proj"

@@ -3,7 +3,7 @@
 # Installs from Debian's packages what is missing to build (and, with --test or --ci, to test) shardsim. Does nothing when all is there.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libyaml-cpp-dev libfmt-dev nlohmann-json3-dev libboost-graph-dev libeigen3-dev libcli11-dev libspdlog-dev
+packages=(g++ cmake pkg-config ninja-build libyaml-cpp-dev libfmt-dev nlohmann-json3-dev libboost-graph-dev libeigen3-dev libcli11-dev libspdlog-dev
           libexpected-dev libjs-chart.js zlib1g-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev librapidcheck-dev)
 for argument in "$@"; do
   case "$argument" in

@@ -12,10 +12,8 @@ using Cut = SavedTensor::Cut;
 /// Beyond it, plans of single ranks are no longer simulated.
 constexpr std::int64_t most_ranks = std::int64_t{1} << 16;
 
-bool is_deepspeed(const std::string& strategy) {
-  return strategy == "zero1" || strategy == "zero2" || strategy == "zero3" || strategy == "mics";
-}
-bool partitions_weights(const std::string& strategy) { return strategy == "zero3" || strategy == "mics"; }
+bool is_deepspeed(const std::string& strategy) { return facts_of(strategy).checkpoints == CheckpointWriter::deepspeed; }
+bool partitions_weights(const std::string& strategy) { return is_deepspeed(strategy) && facts_of(strategy).stage == 3; }
 
 Bytes bytes_of(const SavedTensor& tensor, std::int64_t part) { return bytes(Elements{range_of(tensor, part).count}, tensor.dtype); }
 std::int64_t part_of(const SavedTensor& tensor, std::int64_t rank) { return rank / tensor.stride % tensor.parts; }
@@ -78,7 +76,7 @@ DeepSpeedFiles deepspeed_files(const Job& job, const Schedule& schedule) {
   if (partitions_weights(job.strategy.name))
     std::fill_n(files.model.begin(), writers, frozen_shard);
   else
-    files.model.front() = whole_model + (job.strategy.name == "zero2" ? frozen : Bytes{});
+    files.model.front() = whole_model + (facts_of(job.strategy.name).stage == 2 ? frozen : Bytes{});
   return files;
 }
 
@@ -175,8 +173,15 @@ void add_loading(const Job& saving, const Schedule& saved, const Job& loading, c
 }  // namespace
 
 CheckpointFormat default_format(const std::string& strategy) {
-  if (is_deepspeed(strategy)) return CheckpointFormat::deepspeed;
-  return strategy == "zero_redundancy" ? CheckpointFormat::full : CheckpointFormat::dcp;
+  switch (facts_of(strategy).checkpoints) {
+    case CheckpointWriter::distributed_checkpoint:
+      return CheckpointFormat::dcp;
+    case CheckpointWriter::consolidated:
+      return CheckpointFormat::full;
+    case CheckpointWriter::deepspeed:
+      return CheckpointFormat::deepspeed;
+  }
+  return CheckpointFormat::dcp;
 }
 
 Problems check_checkpoint(const Job& job, const CheckpointRequest& request) {
@@ -185,7 +190,7 @@ Problems check_checkpoint(const Job& job, const CheckpointRequest& request) {
   const CheckpointFormat format = request.format.value_or(default_format(strategy));
   if (format == CheckpointFormat::deepspeed && !is_deepspeed(strategy))
     problems.add({}, strategy + " writes no DeepSpeed checkpoints", {"format: dcp or full"});
-  if (format == CheckpointFormat::dcp && (is_deepspeed(strategy) || strategy == "zero_redundancy"))
+  if (format == CheckpointFormat::dcp && facts_of(strategy).checkpoints != CheckpointWriter::distributed_checkpoint)
     problems.add({}, strategy + " does not write through torch.distributed.checkpoint",
                  {"format: " + std::string(name_of(default_format(strategy)))});
   if (request.async && format != CheckpointFormat::dcp)

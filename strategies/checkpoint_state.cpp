@@ -27,7 +27,7 @@ class StateDict {
       if (!buffer.persistent || buffer.view_of.valid() || !(states ? with_optimizer : buffer.category == Category::parameters)) continue;
       if (!buffer.layout.valid())
         add_opaque(buffer);
-      else if (states && job_.strategy.name == "zero_redundancy")
+      else if (states && facts_of(job_.strategy.name).checkpoints == CheckpointWriter::consolidated)
         add_consolidated(buffer);
       else
         add(buffer, states);
@@ -73,7 +73,7 @@ class StateDict {
 
   /// FSDP1's SHARDED_STATE_DICT chunks every parameter of the flat one along dimension 0 (_fsdp_extensions.py, _ext_chunk_dtensor).
   [[nodiscard]] Cut cut_of(Layout::Partition partition) const {
-    if (partition == Layout::Partition::rows || job_.strategy.name == "fsdp1") return Cut::rows;
+    if (partition == Layout::Partition::rows || facts_of(job_.strategy.name).checkpoints_rows) return Cut::rows;
     return partition == Layout::Partition::each ? Cut::each : Cut::flat;
   }
 

@@ -48,6 +48,12 @@ const StrategyInfo* find_strategy(std::string_view name) {
   return entry ? &entry->info : nullptr;
 }
 
+const StrategyFacts& facts_of(std::string_view strategy) {
+  const StrategyInfo* info = find_strategy(strategy);
+  if (info == nullptr) throw std::logic_error("unknown strategy " + std::string(strategy));
+  return info->facts;
+}
+
 Problems check(const Job& job) {
   Problems problems;
   const StrategyEntry& entry = entry_of(job);

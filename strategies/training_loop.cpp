@@ -167,20 +167,9 @@ class TrainingLoop {
   /// Is the tensor kept from forward to backward?
   [[nodiscard]] bool kept(std::int32_t l, const Tensor& t, Pass pass) const {
     if (!needs_backward_[static_cast<std::size_t>(l)]) return false;
-    const bool input = t.producer < 0;
-    const bool saved = t.saved_by >= 0;
-    if (pass == Pass::recompute) return saved || input;  // checkpoint() itself keeps its arguments until the layer's backward is through
-    switch (checkpointing(l)) {
-      case Checkpointing::none:
-        return saved;
-      case Checkpointing::core_attention:
-        return saved && !t.core_attention;
-      case Checkpointing::selective_ops:
-        return input || t.kept_by_selective;
-      case Checkpointing::full:
-        return input;
-    }
-    return saved;
+    // checkpoint() itself keeps its arguments until the layer's backward is through
+    if (pass == Pass::recompute) return t.saved_by >= 0 || t.producer < 0;
+    return is_kept(checkpointing(l), t);
   }
 
   // Forward ------------------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,12 @@ StrategyEntry zero1_strategy() {
   return {.info = {.name = "zero1",
                    .summary = "Optimizer states sharded (DeepSpeed ZeRO stage 1)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/stage_1_and_2.py, stage 1; runtime/bf16_optimizer.py)",
-                   .options = zero12_options(zero1_stage)},
+                   .options = zero12_options(zero1_stage),
+                   .facts = {.library = Library::deepspeed,
+                             .stage = 1,
+                             .names_stage = true,
+                             .checkpoints = CheckpointWriter::deepspeed,
+                             .offload = OffloadUnit::optimizer}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> {
             const Zero12Config config = zero12_config(program.job, zero1_stage);
             return uses_bf16_optimizer(config) ? make_bf16_optimizer(program, config) : make_deepspeed_zero_optimizer(program, config);

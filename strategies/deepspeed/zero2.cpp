@@ -21,7 +21,12 @@ StrategyEntry zero2_strategy() {
   return {.info = {.name = "zero2",
                    .summary = "Optimizer states and gradients sharded (DeepSpeed ZeRO stage 2)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/stage_1_and_2.py, stage 2)",
-                   .options = zero12_options(zero2_stage)},
+                   .options = zero12_options(zero2_stage),
+                   .facts = {.library = Library::deepspeed,
+                             .stage = 2,
+                             .names_stage = true,
+                             .checkpoints = CheckpointWriter::deepspeed,
+                             .offload = OffloadUnit::optimizer}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> {
             return make_deepspeed_zero_optimizer(program, zero12_config(program.job, zero2_stage));
           },

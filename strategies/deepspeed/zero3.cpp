@@ -295,13 +295,27 @@ std::vector<OptionSpec> zero3_options() {
           flag("round_robin_gradients", "false", "no effect at stage 3")};
 }
 
+/// ZeRO++ with parameters kept whole inside each node.
+OptionSets secondary_partitions(std::int64_t nodes, std::int64_t gpus_per_node) {
+  if (nodes == 1) return {};
+  return {{"zero_hpz_partition_size=" + std::to_string(gpus_per_node)}};
+}
+
+std::int64_t mics_replicas(const Job& job) { return job.world_size / job.strategy.options.integer("mics_shard_size", job.world_size); }
+
 }  // namespace
 
 StrategyEntry zero3_strategy() {
   return {.info = {.name = "zero3",
                    .summary = "Parameters, gradients and states partitioned parameter by parameter (DeepSpeed stage 3)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)",
-                   .options = with_expert_parallel_options(zero3_options())},
+                   .options = with_expert_parallel_options(zero3_options()),
+                   .facts = {.library = Library::deepspeed,
+                             .stage = 3,
+                             .names_stage = true,
+                             .checkpoints = CheckpointWriter::deepspeed,
+                             .offload = OffloadUnit::optimizer,
+                             .variants = secondary_partitions}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> {
             return with_expert_parallel(program, std::make_unique<Zero3Hooks>(program));
           },
@@ -326,7 +340,13 @@ StrategyEntry mics_strategy() {
   return {.info = {.name = "mics",
                    .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
                    .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)",
-                   .options = std::move(options)},
+                   .options = std::move(options),
+                   .facts = {.library = Library::deepspeed,
+                             .stage = 3,
+                             .superseded_by = "zero3",
+                             .checkpoints = CheckpointWriter::deepspeed,
+                             .on_one_rank = false,
+                             .replicas = mics_replicas}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Zero3Hooks>(program); },
           .check = check_zero3,
           .differs_because =

@@ -376,7 +376,8 @@ StrategyEntry olmo_ddp_strategy() {
                     {.name = "reduce_scatter_grads",
                      .kind = OptionKind::boolean,
                      .fallback = "false",
-                     .help = "only without the bucketed DDP"}})},
+                     .help = "only without the bucketed DDP"}}),
+               .facts = {.library = Library::olmo_core, .stage = 1, .on_one_rank = false, .with_adapters = false}},
       .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<OlmoDdp>(program)); },
       .check = check_olmo_ddp,
       .differs_because = [](const Job&) -> std::string {

@@ -177,6 +177,21 @@ std::vector<std::string> fsdp1_without_effect(const Job& job) {
   return warnings;
 }
 
+/// NO_SHARD replicates everywhere, the hybrid strategies over nodes unless told otherwise.
+std::int64_t replicas(const Job& job) {
+  const Options& options = job.strategy.options;
+  if (options.given("replicate")) return options.integer("replicate", 1);
+  const std::string sharding = options.word("sharding_strategy", "FULL_SHARD");
+  if (sharding == "NO_SHARD") return job.world_size;
+  return sharding.find("HYBRID") == std::string::npos ? 1 : std::max<std::int64_t>(1, job.world_size / job.gpus_per_node);
+}
+
+OptionSets variants(std::int64_t nodes, std::int64_t) {
+  OptionSets sets{{"sharding_strategy=SHARD_GRAD_OP"}};
+  if (nodes > 1) sets.push_back({"sharding_strategy=HYBRID_SHARD", "replicate=" + std::to_string(nodes)});
+  return sets;
+}
+
 }  // namespace
 
 Fsdp1Config fsdp1_config(const Job& job) {
@@ -239,7 +254,13 @@ StrategyEntry fsdp1_strategy() {
                                {.name = "no_sync",
                                 .kind = OptionKind::boolean,
                                 .fallback = "false",
-                                .help = "reduce in the last micro-batch only; full gradients kept"}}},
+                                .help = "reduce in the last micro-batch only; full gradients kept"}},
+                   .facts = {.stage = 3,
+                             .superseded_by = "fsdp2",
+                             .checkpoints_rows = true,
+                             .offload = OffloadUnit::parameters_and_optimizer,
+                             .replicas = replicas,
+                             .variants = variants}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp1>(program); },
           .check = check_fsdp1,
           .differs_because = fsdp1_differs,

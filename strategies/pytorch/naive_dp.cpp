@@ -97,7 +97,8 @@ StrategyEntry naive_dp_strategy() {
                             .kind = OptionKind::word,
                             .fallback = "per_parameter",
                             .help = "one all-reduce a parameter after backward, one flat one, or one a parameter from its gradient hook",
-                            .words = {"flat", "per_parameter", "async_per_parameter"}}}},
+                            .words = {"flat", "per_parameter", "async_per_parameter"}}},
+               .facts = {.overlaps = false, .muon = MuonSupport::whole_matrices}},
       .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<NaiveDp>(program); }};
 }
 

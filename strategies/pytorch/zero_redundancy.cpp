@@ -241,7 +241,8 @@ StrategyEntry zero_redundancy_strategy() {
   return {.info = {.name = "zero_redundancy",
                    .summary = "Optimizer states of whole parameters on one rank each, on top of DDP",
                    .library = "PyTorch 2.13 (torch.distributed.optim.ZeroRedundancyOptimizer on DistributedDataParallel)",
-                   .options = zero_redundancy_options()},
+                   .options = zero_redundancy_options(),
+                   .facts = {.stage = 1, .checkpoints = CheckpointWriter::consolidated, .on_one_rank = false}},
           .make = make,
           .check = check_overlap,
           .differs_because = [](const Job&) -> std::string {

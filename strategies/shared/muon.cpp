@@ -6,7 +6,8 @@
 namespace shardsim {
 namespace {
 
-bool replicated(const std::string& strategy) { return strategy == "naive_dp" || strategy == "ddp"; }
+bool replicated(const std::string& strategy) { return facts_of(strategy).muon == MuonSupport::whole_matrices; }
+bool row_shards(const std::string& strategy) { return facts_of(strategy).muon == MuonSupport::row_shards; }
 
 bool muon_offloads(const Training& training) {
   return training.offload.optimizer != OffloadTarget::none || training.offload.parameters != OffloadTarget::none;
@@ -274,7 +275,7 @@ void dion_updates(Program& program, const std::vector<ParameterId>& matrices, co
 }
 
 bool runs_dion(const Job& job) {
-  return shares(job) && (job.strategy.name == "fsdp2" || (replicated(job.strategy.name) && job.training.optimizer.variant == "dion"));
+  return shares(job) && (row_shards(job.strategy.name) || (replicated(job.strategy.name) && job.training.optimizer.variant == "dion"));
 }
 
 bool runs_keller_jordan(const Job& job) {
@@ -289,7 +290,7 @@ void check_muon(const Job& job, Problems& problems) {
   if (optimizer.variant != "keller_jordan" && optimizer.variant != "dion")
     return problems.add({}, "optimizer: variant cannot be " + in_quotes(optimizer.variant),
                         notes_for_unknown(optimizer.variant, {"keller_jordan", "dion"}));
-  if (!replicated(strategy) && !(optimizer.variant == "dion" && strategy == "fsdp2"))
+  if (!replicated(strategy) && !(optimizer.variant == "dion" && row_shards(strategy)))
     return problems.add({}, "optimizer: " + strategy + " cannot run muon's variant " + optimizer.variant,
                         {"keller_jordan: naive_dp, ddp; dion: naive_dp, ddp, fsdp2"});
   if (muon_offloads(job.training))
@@ -303,8 +304,8 @@ void check_muon(const Job& job, Problems& problems) {
 std::string muon_differs(const Job& job) {
   if (runs_keller_jordan(job)) return "muon (keller_jordan) all-gathers the matrices that each rank has updated";
   if (!runs_dion(job)) return {};
-  return job.strategy.name == "fsdp2" ? "muon (dion) makes whole matrices of shards, and shards of their updates, by all-to-all"
-                                      : "muon (dion) all-gathers the updates that each rank has orthogonalised";
+  return row_shards(job.strategy.name) ? "muon (dion) makes whole matrices of shards, and shards of their updates, by all-to-all"
+                                       : "muon (dion) all-gathers the updates that each rank has orthogonalised";
 }
 
 }  // namespace shardsim

@@ -4,7 +4,6 @@
 #include "strategies/textbook/textbook.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "strategies/shared/muon.hpp"
 #include "strategies/shared/optimizer_step.hpp"
@@ -19,32 +18,10 @@ Bytes ceil_ratio(__int128 numerator, std::int64_t denominator) {
 
 }  // namespace
 
-/// FSDP1's strategies that replicate: NO_SHARD everywhere, the hybrid ones over nodes unless told otherwise.
-static std::int64_t fsdp1_replicas(const Job& job) {
-  const std::string strategy = job.strategy.options.word("sharding_strategy", "FULL_SHARD");
-  if (strategy == "NO_SHARD") return job.world_size;
-  return strategy.find("HYBRID") == std::string::npos ? 1 : std::max<std::int64_t>(1, job.world_size / job.gpus_per_node);
-}
-
 TextbookPlan textbook_plan(const Job& job) {
-  const std::string& name = job.strategy.name;
-  TextbookPlan plan;
-  plan.shard = job.world_size;
-  if (name == "naive_dp") {
-    plan.overlap = false;
-  } else if (name == "zero1" || name == "zero_redundancy" || name == "megatron" || name == "olmo_ddp") {
-    plan.stage = 1;
-  } else if (name == "zero2") {
-    plan.stage = 2;
-  } else if (name == "zero3" || name == "mics" || name == "fsdp1" || name == "fsdp2") {
-    plan.stage = 3;
-  } else if (name != "ddp") {
-    throw std::logic_error("no textbook scheme for strategy " + name);
-  }
-  const Options& options = job.strategy.options;
-  if (name == "fsdp1") plan.replicas = fsdp1_replicas(job);
-  if (options.given("replicate")) plan.replicas = options.integer("replicate", 1);
-  if (options.given("mics_shard_size")) plan.replicas = job.world_size / options.integer("mics_shard_size", job.world_size);
+  const StrategyFacts& facts = facts_of(job.strategy.name);
+  TextbookPlan plan{.stage = facts.stage, .overlap = facts.overlaps};
+  plan.replicas = facts.replicas ? facts.replicas(job) : job.strategy.options.integer("replicate", 1);
   plan.shard = job.world_size / std::max<std::int64_t>(1, plan.replicas);
   return plan;
 }

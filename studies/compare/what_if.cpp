@@ -65,13 +65,15 @@ std::vector<Change> memory_changes(const Scenario& base) {
         {"training.activation_checkpointing=selective_ops"});
   offer(training.checkpointing.kind != Checkpointing::full || training.checkpointing.every > 1, "full activation checkpointing",
         {"training.activation_checkpointing=full"});
-  for (const char* strategy : {"fsdp2", "zero3"}) offer(base.strategy.name != strategy, strategy, choose_strategy(base, strategy));
+  for (const StrategyInfo& info : strategies())
+    if (info.facts.stage == 3 && info.facts.superseded_by.empty())
+      offer(base.strategy.name != info.name, info.name, choose_strategy(base, info.name));
   offer(true, "twice the nodes", {twice_the_nodes(base)});
-  const bool deepspeed = base.strategy.name.starts_with("zero") && base.strategy.name != "zero_redundancy";
-  const bool fsdp = base.strategy.name == "fsdp1" || base.strategy.name == "fsdp2";  // theirs moves parameters and optimizer together
-  offer(deepspeed && training.offload.optimizer == OffloadTarget::none, "CPU offload of the optimizer",
+  const OffloadUnit offload = facts_of(base.strategy.name).offload;
+  offer(offload == OffloadUnit::optimizer && training.offload.optimizer == OffloadTarget::none, "CPU offload of the optimizer",
         {"training.offload={optimizer: cpu}"});
-  offer(fsdp && training.offload.parameters == OffloadTarget::none, "CPU offload", {"training.offload={parameters: cpu, optimizer: cpu}"});
+  offer(offload == OffloadUnit::parameters_and_optimizer && training.offload.parameters == OffloadTarget::none, "CPU offload",
+        {"training.offload={parameters: cpu, optimizer: cpu}"});
   return changes;
 }
 

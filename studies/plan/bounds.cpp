@@ -48,21 +48,6 @@ SimTime layer_time(const Scenario& s, const CostModel& costs, const LayerType& t
   return time;
 }
 
-bool kept(Checkpointing kind, const Tensor& tensor) {
-  const bool saved = tensor.saved_by >= 0, input = tensor.producer < 0;
-  switch (kind) {
-    case Checkpointing::none:
-      return saved;
-    case Checkpointing::core_attention:
-      return saved && !tensor.core_attention;
-    case Checkpointing::selective_ops:
-      return input || tensor.kept_by_selective;
-    case Checkpointing::full:
-      return input;
-  }
-  return false;
-}
-
 /// Tensors of one layer that wait for backward. A layer's output is the next one's input and counted there.
 Bytes layer_tensors(const Scenario& s, const LayerType& type, Checkpointing kind) {
   Bytes sum;
@@ -70,18 +55,10 @@ Bytes layer_tensors(const Scenario& s, const LayerType& type, Checkpointing kind
     const bool output = tensor.producer >= 0 && tensor.last_consumer == static_cast<std::int32_t>(type.modules.size());
     const bool fused = s.training.compile && tensor.fused_away;
     const bool elsewhere = tensor.producer >= 0 && !counted(s, type.modules[static_cast<std::size_t>(tensor.producer)]);
-    if (!output && !fused && !elsewhere && kept(kind, tensor)) sum += bytes(tensor.elements, tensor.dtype);
+    if (!output && !fused && !elsewhere && is_kept(kind, tensor)) sum += bytes(tensor.elements, tensor.dtype);
   }
   return sum;
 }
-
-template <std::size_t N>
-bool one_of(std::string_view name, const std::array<std::string_view, N>& names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-constexpr std::array<std::string_view, 2> replicated{"naive_dp", "ddp"};
-constexpr std::array<std::string_view, 7> whole_parameters{"naive_dp", "ddp", "zero_redundancy", "zero1", "zero2", "megatron", "olmo_ddp"};
 
 }  // namespace
 
@@ -125,8 +102,8 @@ Bytes LowerBounds::states(const Candidate& candidate) const {
   const std::int64_t moments = adam ? 2 * size_of(precision.moments) : 0;
   const std::int64_t least = master > 0 ? std::min(parameter, master) : parameter;  // FSDP's shard is the master copy
   const bool split = base_.strategy.options.given("expert_parallel_size");          // experts of other ranks are not held
-  const std::int64_t parameters = one_of(candidate.strategy, whole_parameters) && !split ? psi * parameter : psi * least / n;
-  return Bytes{parameters + (one_of(candidate.strategy, replicated) && !split ? trainable * moments : trainable * moments / n)};
+  const std::int64_t parameters = facts_of(candidate.strategy).stage < 3 && !split ? psi * parameter : psi * least / n;
+  return Bytes{parameters + (facts_of(candidate.strategy).stage == 0 && !split ? trainable * moments : trainable * moments / n)};
 }
 
 LowerBound LowerBounds::operator()(const Candidate& candidate) {

@@ -16,24 +16,12 @@ namespace {
 
 constexpr std::int64_t most_micro_batches = 128;  // sequences: beyond, activations fill any GPU long before
 
-bool has_option(const std::string& strategy, std::string_view option) {
-  const StrategyInfo* info = find_strategy(strategy);
-  return info != nullptr &&
-         std::any_of(info->options.begin(), info->options.end(), [&](const OptionSpec& spec) { return spec.name == option; });
-}
-
-/// Ways to run one strategy: as it is, keeping parameters between forward and backward, and sharded inside a node only.
-std::vector<std::vector<std::string>> option_sets(const std::string& strategy, std::int64_t nodes, std::int64_t gpus_per_node,
-                                                  bool hybrid) {
-  std::vector<std::vector<std::string>> sets{{}};
-  if (strategy == "fsdp2") sets.push_back({"reshard_after_forward=false"});
-  if (strategy == "fsdp1") sets.push_back({"sharding_strategy=SHARD_GRAD_OP"});
-  if (!hybrid || nodes == 1) return sets;
-  const std::string replicate = fmt::format("replicate={}", nodes);
-  if (strategy == "fsdp2" && has_option(strategy, "replicate")) sets.push_back({replicate});
-  if (strategy == "fsdp1" && has_option(strategy, "replicate")) sets.push_back({"sharding_strategy=HYBRID_SHARD", replicate});
-  if (strategy == "zero3" && has_option(strategy, "zero_hpz_partition_size"))
-    sets.push_back({fmt::format("zero_hpz_partition_size={}", gpus_per_node)});
+/// Ways to run one strategy: with its defaults, and as its entry in the table says.
+OptionSets option_sets(const std::string& strategy, std::int64_t nodes, std::int64_t gpus_per_node, bool hybrid) {
+  OptionSets sets{{}};
+  const StrategyFacts& facts = facts_of(strategy);
+  if (!facts.variants) return sets;
+  for (auto& set : facts.variants(hybrid ? nodes : 1, gpus_per_node)) sets.push_back(std::move(set));
   return sets;
 }
 

@@ -1,0 +1,43 @@
+# shardsim::shardsim: the objects of all layers in one library, with the headers that its facade (include/shardsim) needs, a CMake package and a
+# pkg-config file. The program and the tests link the layers themselves.
+set(layers base config schedule machine costs memory engine models strategies scenarios calibrate studies reports)
+
+add_library(facade INTERFACE)
+target_include_directories(facade INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(facade INTERFACE reports studies calibrate scenarios)
+
+add_library(shardsim_library)
+add_library(shardsim::shardsim ALIAS shardsim_library)
+foreach(layer IN LISTS layers)
+  target_sources(shardsim_library PRIVATE $<TARGET_OBJECTS:${layer}>)
+endforeach()
+set_target_properties(shardsim_library PROPERTIES OUTPUT_NAME shardsim EXPORT_NAME shardsim LINKER_LANGUAGE CXX
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_compile_features(shardsim_library PUBLIC cxx_std_20)
+target_link_libraries(shardsim_library PUBLIC fmt::fmt Threads::Threads PRIVATE yaml-cpp)
+set(rooms ${CMAKE_INSTALL_INCLUDEDIR}/shardsim/rooms)  # what the facade's headers include
+target_include_directories(shardsim_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${rooms}>)
+set(pc_libraries "-lfmt -lyaml-cpp -lpthread")
+if(MPI_CXX_FOUND)
+  target_link_libraries(shardsim_library PRIVATE ${MPI_CXX_LIBRARIES} ${CMAKE_DL_LIBS})
+  list(JOIN MPI_CXX_LIBRARIES " " mpi_libraries)
+  string(APPEND pc_libraries " ${mpi_libraries} -ldl")
+endif()
+if(TARGET gpu)
+  target_link_libraries(shardsim_library PRIVATE gpu)
+endif()
+
+include(CMakePackageConfigHelpers)
+install(TARGETS shardsim_library EXPORT shardsim_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/shardsim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+foreach(room sim models strategies scenarios studies calibrate reports)
+  install(DIRECTORY ${room} DESTINATION ${rooms} FILES_MATCHING PATTERN "*.hpp" PATTERN "gpu" EXCLUDE PATTERN "presets" EXCLUDE PATTERN "assets" EXCLUDE)
+endforeach()
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/shardsim)
+install(EXPORT shardsim_targets NAMESPACE shardsim:: FILE shardsimTargets.cmake DESTINATION ${package})
+configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/shardsimConfig.cmake.in ${CMAKE_BINARY_DIR}/shardsimConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/shardsimConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/shardsimConfig.cmake ${CMAKE_BINARY_DIR}/shardsimConfigVersion.cmake DESTINATION ${package})
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${CMAKE_SOURCE_DIR}/cmake/shardsim.pc.in ${CMAKE_BINARY_DIR}/shardsim.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/shardsim.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thousands of scenarios: a grid or a list of rows, on all cores, resumable.
+#pragma once
+
+#include "shardsim/scenario.hpp"
+#include "sim/base/parallel.hpp"
+#include "studies/sweep/journal.hpp"
+#include "studies/sweep/rows.hpp"
+#include "studies/sweep/sweep_plan.hpp"
+#include "studies/sweep/table_check.hpp"
