@@ -18,16 +18,6 @@ namespace {
 constexpr std::int64_t most_ranks = 1 << 24;
 constexpr double most_parameters = 1e15;
 
-/// A model of which only the number of parameters is known: enough for what the papers count.
-Model bare_model(Elements parameters) {
-  Model model;
-  model.name = "a model";
-  model.parameters = std::make_shared<const std::vector<Parameter>>(
-      std::vector<Parameter>{{.name = "all", .shape = {parameters.value()}, .elements = parameters}});
-  model.layers = std::make_shared<const std::vector<Layer>>();
-  return model;
-}
-
 /// What a formula is about: a scenario, or a number of parameters alone.
 struct Subject {
   std::optional<Scenario> scenario;

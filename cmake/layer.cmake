@@ -27,6 +27,9 @@ target_compile_options(shardsim_flags INTERFACE
 file(WRITE ${CMAKE_BINARY_DIR}/standard_headers.cpp "")
 add_library(standard_headers OBJECT ${CMAKE_BINARY_DIR}/standard_headers.cpp)
 target_link_libraries(standard_headers PRIVATE shardsim_flags fmt::fmt)
+if(BUILD_SHARED_LIBS OR SHARDSIM_PYTHON)
+  set_target_properties(standard_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endif()
 target_precompile_headers(standard_headers PRIVATE
   <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <numeric> <optional> <set> <span>
   <sstream> <stdexcept> <string> <string_view> <utility> <variant> <vector> <fmt/format.h>)
@@ -39,7 +42,7 @@ function(shardsim_layer name folder)
     list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${folder}/${layer_EXCLUDE})
   endif()
   add_library(${name} STATIC ${sources})
-  if(BUILD_SHARED_LIBS)
+  if(BUILD_SHARED_LIBS OR SHARDSIM_PYTHON)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>)
   endif()

@@ -7,8 +7,8 @@ packages=(g++ cmake pkg-config ninja-build libyaml-cpp-dev libfmt-dev nlohmann-j
           libexpected-dev libjs-chart.js zlib1g-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev librapidcheck-dev)
 for argument in "$@"; do
   case "$argument" in
-    --test) packages+=(libxml2-utils) ;;
-    --ci) packages+=(clang libclang-rt-14-dev libxml2-utils chromium iproute2 libsimgrid-dev) ;;
+    --test) packages+=(libxml2-utils python3-jsonschema) ;;
+    --ci) packages+=(clang clang-format clang-tidy libclang-rt-14-dev libxml2-utils python3-jsonschema python3-venv chromium iproute2 libsimgrid-dev) ;;
     *) echo "usage: $0 [--test] [--ci]" >&2; exit 2 ;;
   esac
 done

@@ -3,7 +3,5 @@
 #pragma once
 
 #include "shardsim/scenario.hpp"
-#include "studies/check/baselines.hpp"
-#include "studies/check/expectations.hpp"
+#include "studies/check/check.hpp"
 #include "studies/check/scenario_files.hpp"
-#include "studies/simulate/simulate_json.hpp"

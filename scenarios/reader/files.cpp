@@ -28,15 +28,25 @@ Result<std::shared_ptr<const ConfigNode>> read_tree(const std::string& path, Fil
   });
 }
 
-/// Sweeps and plans name the same files thousands of times, from several threads.
+/// A file as it was read: what has been written since is another file.
+struct ReadFile {
+  fs::file_time_type written;
+  std::uintmax_t size = 0;
+  std::shared_ptr<const ConfigNode> tree;
+};
+
+/// Sweeps and plans name the same files thousands of times, from several threads; a program that goes on sees files that were edited.
 Result<std::shared_ptr<const ConfigNode>> read_tree_once(const std::string& path, FileFormat format) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, FileFormat>, std::shared_ptr<const ConfigNode>> trees;
+  static std::map<std::pair<std::string, FileFormat>, ReadFile> files;
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  const auto size = fs::file_size(path, error);
   const std::lock_guard lock(mutex);
-  auto& known = trees[{path, format}];
-  if (known) return known;
+  ReadFile& known = files[{path, format}];
+  if (known.tree && known.written == written && known.size == size) return known.tree;
   const auto tree = read_tree(path, format);
-  if (tree) known = *tree;
+  if (tree) known = {written, size, *tree};
   return tree;
 }
 

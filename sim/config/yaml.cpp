@@ -17,7 +17,7 @@ namespace shardsim {
 namespace {
 
 /// Reading goes no further: the problem is noted already.
-struct Stop {};
+struct YamlStop {};
 
 /// A node that an alias may repeat: what it costs is known before it is copied.
 struct Anchored {
@@ -88,7 +88,7 @@ class YamlTree final : public YAML::EventHandler {
 
   [[noreturn]] void stop(Where where, std::string message) {
     problems.add(std::move(where), std::move(message));
-    throw Stop{};
+    throw YamlStop{};
   }
   [[noreturn]] void too_deep(Where where) { stop(std::move(where), fmt::format("nested more than {} levels deep", limits_.depth)); }
 
@@ -191,7 +191,7 @@ Result<ConfigNode> read_yaml(const Source& text, const ReadLimits& limits) {
     std::istringstream stream(source->text);
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {}
-  } catch (const Stop&) {
+  } catch (const YamlStop&) {
   } catch (const YAML::Exception& error) {
     builder.problems.add(builder.place(error.mark), "not YAML: " + error.msg, notes_for(*source, error.mark.line + 1));
   }

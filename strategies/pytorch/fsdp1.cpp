@@ -178,7 +178,7 @@ std::vector<std::string> fsdp1_without_effect(const Job& job) {
 }
 
 /// NO_SHARD replicates everywhere, the hybrid strategies over nodes unless told otherwise.
-std::int64_t replicas(const Job& job) {
+std::int64_t fsdp1_replicas(const Job& job) {
   const Options& options = job.strategy.options;
   if (options.given("replicate")) return options.integer("replicate", 1);
   const std::string sharding = options.word("sharding_strategy", "FULL_SHARD");
@@ -186,7 +186,7 @@ std::int64_t replicas(const Job& job) {
   return sharding.find("HYBRID") == std::string::npos ? 1 : std::max<std::int64_t>(1, job.world_size / job.gpus_per_node);
 }
 
-OptionSets variants(std::int64_t nodes, std::int64_t) {
+OptionSets fsdp1_variants(std::int64_t nodes, std::int64_t) {
   OptionSets sets{{"sharding_strategy=SHARD_GRAD_OP"}};
   if (nodes > 1) sets.push_back({"sharding_strategy=HYBRID_SHARD", "replicate=" + std::to_string(nodes)});
   return sets;
@@ -259,8 +259,8 @@ StrategyEntry fsdp1_strategy() {
                              .superseded_by = "fsdp2",
                              .checkpoints_rows = true,
                              .offload = OffloadUnit::parameters_and_optimizer,
-                             .replicas = replicas,
-                             .variants = variants}},
+                             .replicas = fsdp1_replicas,
+                             .variants = fsdp1_variants}},
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp1>(program); },
           .check = check_fsdp1,
           .differs_because = fsdp1_differs,

@@ -90,4 +90,13 @@ std::string with_numbers(const std::string& formula, const Symbols& symbols) {
   return out;
 }
 
+Model bare_model(Elements parameters) {
+  Model model;
+  model.name = "a model";
+  model.parameters = std::make_shared<const std::vector<Parameter>>(
+      std::vector<Parameter>{{.name = "all", .shape = {parameters.value()}, .elements = parameters}});
+  model.layers = std::make_shared<const std::vector<Layer>>();
+  return model;
+}
+
 }  // namespace shardsim

@@ -27,6 +27,9 @@ struct Derivation {
 /// The formulas of the scheme that the job's strategy stands for, evaluated with the job's symbols.
 [[nodiscard]] Derivation derive(const Job& job);
 
+/// A model of which only the number of parameters is known: enough for what the papers count.
+[[nodiscard]] Model bare_model(Elements parameters);
+
 /// The formula with every symbol replaced by its value: "12 * 7.5e+09 / 64".
 [[nodiscard]] std::string with_numbers(const std::string& formula, const Symbols& symbols);
 
