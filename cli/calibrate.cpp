@@ -13,6 +13,7 @@
 #include "cli/log.hpp"
 #include "shardsim/report.hpp"
 #include "shardsim/scenario.hpp"
+#include "shardsim/validate.hpp"
 
 namespace shardsim {
 namespace {
@@ -181,6 +182,14 @@ ExitCode run_import_logs(const Arguments& arguments) {
   return import_nccl_tests(arguments);
 }
 
+ExitCode run_fit(const Arguments& arguments) {
+  const std::string file = arguments.text("RUNS"), base = arguments.text("--base");
+  if (base.empty()) throw InputError("--base is missing: the profile whose values the runs correct");
+  RunFit fit = fit_runs(file, value_or_throw(load_runs(file)), base, base_profile(arguments, Completeness::whole));
+  if (arguments.text("--output") != "-") write_output("-", fit_table(fit));
+  return write_profile(arguments, std::move(fit.profile));
+}
+
 ExitCode run_show(const Arguments& arguments) {
   HtmlFile html(arguments);
   const Source source = value_or_throw(read_source(arguments.text("PROFILE")));
@@ -281,6 +290,19 @@ Command calibrate_command() {
                .run = run_cuda},
               nccl_command(),
               import_logs_command(),
+              {.name = "fit",
+               .summary = "correct a profile by the step times of your own runs",
+               .details = "Moves what the runs determine (classes of kernels, the host, links), says by how much, and keeps what they "
+                          "cannot tell. One run "
+                          "on one node is enough to predict the same software at other sizes.",
+               .arguments = {{.name = "RUNS",
+                              .help = "CSV with the columns scenario, step_time_s or tokens_per_second_per_gpu, optionally peak_bytes; or "
+                                      "YAML with these keys",
+                              .required = true},
+                             output_argument(),
+                             name_argument(),
+                             base_argument()},
+               .run = run_fit},
               {.name = "show",
                .summary = "print a profile: values, origins, measured against fitted",
                .arguments =

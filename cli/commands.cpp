@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.hpp"
 
+#include "cli/validate.hpp"
+
 namespace shardsim {
 
 const Command& program() {
@@ -18,6 +20,7 @@ const Command& program() {
               execute_command(),
               import_command(),
               check_command(),
+              validate_command(),
               formula_command(),
               list_command(),
               generate_command(),

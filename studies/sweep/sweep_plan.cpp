@@ -7,36 +7,13 @@
 #include <filesystem>
 #include <numeric>
 
+#include "sim/config/node_edit.hpp"
 #include "studies/sweep/table_check.hpp"
 
 namespace shardsim {
 namespace {
 
 constexpr std::uint64_t most_rows = std::uint64_t{1} << 32;
-
-/// Puts `value` at a dotted path, making maps on the way.
-void put(ConfigNode& root, std::string_view path, const ConfigNode& value) {
-  ConfigNode* node = &root;
-  while (!path.empty()) {
-    const std::size_t dot = path.find('.');
-    const std::string_view word = path.substr(0, dot);
-    path = dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
-    if (node->kind != ConfigNode::Kind::map) {
-      *node = ConfigNode{};
-      node->kind = ConfigNode::Kind::map;
-      node->where = value.where;
-    }
-    const auto found = std::find_if(node->entries.begin(), node->entries.end(), [&](const Entry& entry) { return entry.key == word; });
-    if (found == node->entries.end()) {
-      node->entries.push_back({std::string(word), value.where, ConfigNode{}});
-      node = &node->entries.back().value;
-    } else {
-      found->where = value.where;
-      node = &found->value;
-    }
-  }
-  *node = value;
-}
 
 /// "a.b: 1" and "a: {b: 1}" may both be meant by a map of assignments; only the dotted form is taken.
 void check_key(const std::string& key, const Where& where, Problems& problems) {
