@@ -8,6 +8,7 @@
 #include "reports/names.hpp"
 #include "reports/text.hpp"
 #include "sim/base/units_text.hpp"
+#include "sim/engine/unlike_ranks.hpp"
 #include "sim/memory/memory_explanation.hpp"
 #include "sim/schedule/checkpoint_report.hpp"
 
@@ -169,10 +170,25 @@ std::string warnings(const std::vector<std::string>& list) {
   return out.empty() ? out : "\nWarnings\n" + out;
 }
 
+std::string differences(const RankDifferences& found, const StepTime& step) {
+  const auto named = [](const RankDifferences::Class& c) {
+    return (c.ranks == 1 ? fmt::format("rank {}", c.first) : fmt::format("{} ranks from {} on", grouped(c.ranks), c.first)) +
+           (c.why.empty() ? "" : " (" + c.why + ")");
+  };
+  std::string out = "\nRanks that differ\n";
+  out += row("if all were alike", to_text(found.alike.seconds()),
+             fmt::format("{} of the step is lost to differences", share(1 - found.alike.seconds() / step.time)));
+  out += row("sets the pace", "", named(found.classes.front()));
+  const RankDifferences::Class& last = found.classes.back();
+  if (found.class_count > 1) out += row("waits longest", to_text(last.waited.seconds()), named(last));
+  return out;
+}
+
 }  // namespace
 
 std::string simulate_table(const SimulationResult& result) {
   return head(result) + traffic(result.traffic) + memory(result.memory) + step(result.step) +
+         (result.differences ? differences(*result.differences, result.step) : "") +
          (result.explanation ? explanation(*result.explanation, result.memory) : "") +
          (result.checkpoint ? checkpoint(*result.checkpoint) : "") + warnings(result.warnings);
 }

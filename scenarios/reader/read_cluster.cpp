@@ -149,6 +149,7 @@ Cluster read_cluster(const ConfigNode& block, const std::string& folder, Problem
   cluster.gpus_per_node = reader.integer("gpus_per_node", known ? gpus : 1, 1, gpus);
   const std::int64_t nics = std::min<std::int64_t>(cluster.profile.network.nics_per_node, cluster.gpus_per_node);
   cluster.nics_per_node = reader.integer("nics_per_node", std::max<std::int64_t>(1, nics), 1, 1024);
+  const ConfigNode* differences = reader.find("differences");
   reader.finish();
   if (cluster.world_size() > largest_world) {
     const ConfigNode* nodes = block.find("nodes");
@@ -156,6 +157,7 @@ Cluster read_cluster(const ConfigNode& block, const std::string& folder, Problem
                  fmt::format("a world size of {} is above the limit of {}", cluster.world_size(), largest_world));
   }
   if (known && cluster.profile.topology && problems.size() == before) check_topology(cluster, block, problems);
+  if (differences && known && problems.size() == before) cluster.states = read_differences(*differences, cluster, folder, problems);
   return cluster;
 }
 

@@ -37,6 +37,8 @@ struct ModelChoice {
 };
 [[nodiscard]] ModelChoice read_model(const ConfigNode& block, const std::string& folder, Problems& problems);
 
+/// A state for each rank of the cluster; nothing where all are alike.
+[[nodiscard]] RankStates read_differences(const ConfigNode& node, const Cluster& cluster, const std::string& folder, Problems& problems);
 /// The `cluster:` block: the profile with the scenario's overrides.
 [[nodiscard]] Cluster read_cluster(const ConfigNode& block, const std::string& folder, Problems& problems,
                                    std::vector<std::string>& warnings);

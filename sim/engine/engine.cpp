@@ -9,17 +9,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
+#include "sim/engine/due_times.hpp"
 #include "sim/engine/fair_share.hpp"
 #include "sim/engine/rank_queues.hpp"
 
 namespace shardsim {
 namespace {
 
-constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
+constexpr Picoseconds never = DueTimes::never;
 
 /// Something that takes device time: the head of a stream, or the collective of a meeting.
 struct Run {
@@ -64,22 +65,21 @@ class Replay {
       for (std::size_t s = 0; s < ranks_[r].queues.streams(); ++s) places_.push_back({r, s});
     }
     activities_.resize(places_.size());
-    due_.assign(places_.size(), never);
+    due_ = DueTimes(places_.size());
   }
 
   std::vector<Timeline> run() && {
     for (std::size_t r = 0; r < ranks_.size(); ++r) advance(r);
     for (;;) {
       if (std::exchange(mix_changed_, false)) retune();
-      const Next next = find_next();
+      const DueTimes::Next next = due_.next();
       if (next.time == never) break;
-      if (next.time < next.others && runs_alone(next.activity)) {
-        sprint(next.activity, next.others);
+      if (next.time < next.others && runs_alone(next.index)) {
+        sprint(next.index, next.others);
         continue;
       }
       now_ = next.time;
-      for (std::size_t a = 0; a < due_.size(); ++a)
-        if (due_[a] == now_) handle(a);
+      handle_due();
     }
     check_finished();
     std::vector<Timeline> timelines;
@@ -91,36 +91,24 @@ class Replay {
  private:
   void add(const RankProgram& program) {
     Rank& rank = ranks_.emplace_back(Rank{.queues = RankQueues(program), .meeting_of = {}});
-    for (const Communicator& communicator : program.schedule().communicators) {
-      rank.meeting_of.push_back(meeting_named(communicator.name));
-      ++meetings_[rank.meeting_of.back()].size;
+    const std::vector<Communicator>& communicators = program.schedule().communicators;
+    for (std::size_t c = 0; c < communicators.size(); ++c) {
+      const std::int32_t number = program.meetings.empty() ? 0 : program.meetings[c];
+      const auto [at, fresh] = numbers_.try_emplace({communicators[c].name, number}, meetings_.size());
+      if (fresh) meetings_.push_back({.name = communicators[c].name, .present = {}, .early = {}});
+      rank.meeting_of.push_back(at->second);
+      ++meetings_[at->second].size;
     }
   }
 
-  std::size_t meeting_named(const std::string& name) {
-    const auto found = std::find_if(meetings_.begin(), meetings_.end(), [&](const Meeting& m) { return m.name == name; });
-    if (found != meetings_.end()) return static_cast<std::size_t>(found - meetings_.begin());
-    meetings_.push_back({.name = name, .present = {}, .early = {}});
-    return meetings_.size() - 1;
-  }
-
-  /// What happens next, and when the others are due.
-  struct Next {
-    std::size_t activity = 0;
-    Picoseconds time = never, others = never;
-  };
-  [[nodiscard]] Next find_next() const {
-    Next next;
-    for (std::size_t a = 0; a < due_.size(); ++a) {
-      if (due_[a] >= next.time) {
-        next.others = std::min(next.others, due_[a]);
-        continue;
-      }
-      next.others = next.time;
-      next.time = due_[a];
-      next.activity = a;
+  /// Everything that is due now.
+  void handle_due() {
+    if (due_.are_few()) {
+      for (std::size_t a = 0; a < due_.size(); ++a)
+        if (due_[a] == now_) handle(a);
+      return;
     }
-    return next;
+    for (DueTimes::Next next = due_.next(); next.time == now_; next = due_.next()) handle(next.index);
   }
 
   // Queues -------------------------------------------------------------------------------------------------------------------------
@@ -169,21 +157,21 @@ class Replay {
 
   void schedule(std::size_t a, Picoseconds time, Picoseconds duration) {
     activities_[a] = {.remaining = duration};
-    due_[a] = time;
+    due_.set(a, time);
     if (time <= now_) start(a);
   }
 
   void handle(std::size_t a) {
     if (!activities_[a].running) return start(a);
     activities_[a].running = false;
-    due_[a] = never;
+    due_.set(a, never);
     is_meeting(a) ? end_meeting(a) : end_stream(a);
   }
 
   void start(std::size_t a) {
     activities_[a].running = true;
     activities_[a].since = now_;
-    due_[a] = now_ + activities_[a].remaining;
+    due_.set(a, now_ + activities_[a].remaining);
     is_meeting(a) ? start_meeting(a) : start_stream(a);
   }
 
@@ -198,7 +186,7 @@ class Replay {
     const Sprint at = ranks_[r].queues.sprint(s, due_[a], until, ranks_[r].collectives > 0 ? overlap_speed_ : 1);
     now_ = at.now;
     activities_[a] = {.running = at.running, .since = now_, .remaining = at.duration, .speed = at.slowed ? overlap_speed_ : 1};
-    due_[a] = at.running ? at.due : never;
+    due_.set(a, at.running ? at.due : never);
     if (!at.running) advance(r);
   }
 
@@ -307,7 +295,7 @@ class Replay {
     activity.remaining -= std::min(activity.remaining, progress);
     activity.since = now_;
     activity.speed = speed;
-    due_[a] = now_ + stretched(activity.remaining, speed);
+    due_.set(a, now_ + stretched(activity.remaining, speed));
   }
 
   void check_finished() const {
@@ -319,9 +307,10 @@ class Replay {
 
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
-  std::vector<Run> activities_;   // of the meetings, then of every rank's streams
-  std::vector<Picoseconds> due_;  // by activity: when it starts or ends; apart from the rest because every event scans it
-  std::vector<Place> places_;     // by activity; nothing for meetings
+  std::map<std::pair<std::string, std::int32_t>, std::size_t> numbers_;  // of meetings, by communicator and which of its name
+  std::vector<Run> activities_;                                          // of the meetings, then of every rank's streams
+  DueTimes due_;                                                         // by activity: when it starts or ends
+  std::vector<Place> places_;                                            // by activity; nothing for meetings
   std::vector<Place> leaving_, early_;
   FairShare shares_;
   double overlap_speed_;

@@ -17,7 +17,8 @@ namespace shardsim {
 /// programs have reached it, and all end together.
 struct RankProgram {
   std::shared_ptr<const ReplayProgram> program;
-  std::vector<OpCost> prices;  ///< by class
+  std::vector<OpCost> prices;            ///< by class
+  std::vector<std::int32_t> meetings{};  ///< by communicator: programs with equal numbers meet on it; empty: all that have its name
 
   [[nodiscard]] const Schedule& schedule() const { return program->schedule(); }
   [[nodiscard]] const OpCost& cost(const ReplayOp& op) const { return prices[static_cast<std::size_t>(op.price)]; }

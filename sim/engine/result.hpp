@@ -15,6 +15,7 @@
 
 namespace shardsim {
 
+struct RankDifferences;    // sim/engine/unlike_ranks.hpp
 struct CheckpointReport;   // sim/schedule/checkpoint_report.hpp
 struct MemoryExplanation;  // sim/memory/memory_explanation.hpp
 
@@ -69,6 +70,7 @@ struct SimulationResult {
   Timeline timeline;
   std::shared_ptr<const CheckpointReport> checkpoint;    ///< where the scenario asks for one
   std::shared_ptr<const MemoryExplanation> explanation;  ///< where the user asks for one
+  std::shared_ptr<const RankDifferences> differences;    ///< where ranks are not all alike
   std::vector<std::string> warnings;
 };
 

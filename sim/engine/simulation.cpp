@@ -10,6 +10,7 @@
 #include "sim/engine/account.hpp"
 #include "sim/engine/prepared_step.hpp"
 #include "sim/engine/time_split.hpp"
+#include "sim/engine/unlike_ranks.hpp"
 #include "sim/memory/allocator_replay.hpp"
 #include "sim/memory/memory.hpp"
 
@@ -149,6 +150,19 @@ Bound bound_by(const Schedule& schedule, const CostModel& costs, const TimeSplit
   return {by_updates ? "host: optimizer on the CPU" : "host: kernel launches"};
 }
 
+/// Replays the step into `result.timeline`, and returns the program whose timeline it is: of all ranks, or of the class that sets the pace.
+RankProgram replay(const PreparedStep& step, const CostModel& costs, SimulationResult& result) {
+  if (!costs.cluster().states.empty()) {
+    UnlikeReplay unlike = replay_unlike(step.program, costs);
+    result.timeline = std::move(unlike.timeline);
+    result.differences = std::move(unlike.differences);
+    return std::move(unlike.program);
+  }
+  RankProgram program{.program = step.program, .prices = costs.prices(*step.program)};
+  result.timeline = std::move(simulate({&program, 1}, {.overlap_slowdown = costs.cluster().profile.gpu.overlap_slowdown}).front());
+  return program;
+}
+
 StepTime step_time(const PreparedStep& prepared, const CostModel& costs, const JobFacts& job, const TimeSplit& split, SimTime end) {
   const Schedule& schedule = *prepared.schedule;
   StepTime step;
@@ -201,8 +215,8 @@ void refresh_sizes(PreparedStep& step) {
 SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs, const JobFacts& job, Detail detail) {
   const Cluster& cluster = costs.cluster();
   const Schedule& schedule = *step.schedule;
-  const RankProgram program{.program = step.program, .prices = costs.prices(*step.program)};
   SimulationResult result;
+  const RankProgram program = replay(step, costs, result);
   result.model_name = job.model_name;
   result.parameters = job.parameters;
   result.trainable_parameters = job.trainable_parameters;
@@ -210,7 +224,6 @@ SimulationResult run_simulation(const PreparedStep& step, const CostModel& costs
   result.nodes = cluster.nodes;
   result.warnings = schedule.warnings;
 
-  result.timeline = std::move(simulate({&program, 1}, {.overlap_slowdown = cluster.profile.gpu.overlap_slowdown}).front());
   const TimeSplit split = split_time(program, result.timeline);
   result.step = step_time(step, costs, job, split, result.timeline.end);
 

@@ -13,6 +13,7 @@
 #include "sim/base/dtype.hpp"
 #include "sim/base/units.hpp"
 #include "sim/config/node.hpp"
+#include "sim/machine/differences.hpp"
 #include "sim/machine/topology.hpp"
 
 namespace shardsim {
@@ -139,6 +140,7 @@ struct Cluster {
   std::int64_t nodes = 1;
   std::int64_t gpus_per_node = 8;
   std::int64_t nics_per_node = 8;
+  RankStates states{};  ///< where ranks differ
   [[nodiscard]] std::int64_t world_size() const { return nodes * gpus_per_node; }
 };
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "sim/base/csv.hpp"
+#include "sim/engine/unlike_ranks.hpp"
 #include "sim/memory/memory_explanation.hpp"
 #include "sim/schedule/checkpoint_report.hpp"
 
@@ -143,13 +144,30 @@ Json explanation_json(const MemoryExplanation& e, const Memory& memory) {
                       {"cheapest", e.cheapest ? change_json(e.changes[*e.cheapest]) : Json()}};
 }
 
+/// Where ranks differ: who sets the pace, who waits for how long, and what the step would take if all were alike.
+Json differences_json(const RankDifferences& differences, const StepTime& step, Lists lists) {
+  const auto one = [](const RankDifferences::Class& c) {
+    return Json::Object{{"first_rank", c.first}, {"ranks", c.ranks}, {"why", c.why}, {"waited_s", c.waited.seconds().base()}};
+  };
+  Json json{Json::Object{}};
+  json.add("classes", differences.class_count);
+  json.add("time_if_alike_s", differences.alike.seconds().base());
+  json.add("cost_s", (step.time - differences.alike.seconds()).base());
+  json.add("pace", one(differences.classes.front()));
+  if (lists == Lists::without) return json;
+  Json::List waits;
+  for (const RankDifferences::Class& c : differences.classes) waits.push_back(one(c));
+  json.add("waits", std::move(waits));
+  return json;
+}
+
 /// A key of the contract's outermost object.
 struct Part {
   std::string_view name;
   Json (*make)(const SimulationResult& result, Lists lists);  ///< null: there is nothing to say
 };
 
-constexpr std::array<Part, 13> parts{{
+constexpr std::array<Part, 14> parts{{
     {"schema", [](const SimulationResult&, Lists) -> Json { return "shardsim.simulate/1"; }},
     {"scenario", [](const SimulationResult& r, Lists) -> Json { return r.scenario; }},
     {"strategy", [](const SimulationResult& r, Lists) -> Json { return r.schedule->strategy; }},
@@ -160,6 +178,8 @@ constexpr std::array<Part, 13> parts{{
     {"traffic", [](const SimulationResult& r, Lists lists) { return traffic_json(r.traffic, lists); }},
     {"memory", [](const SimulationResult& r, Lists) { return memory_json(r.memory); }},
     {"step", [](const SimulationResult& r, Lists) { return step_json(r.step); }},
+    {"differences",
+     [](const SimulationResult& r, Lists lists) { return r.differences ? differences_json(*r.differences, r.step, lists) : Json(); }},
     {"warnings", [](const SimulationResult& r, Lists) -> Json { return Json::List(r.warnings.begin(), r.warnings.end()); }},
     {"checkpoint", [](const SimulationResult& r, Lists) { return r.checkpoint ? checkpoint_json(*r.checkpoint) : Json(); }},
     {"explanation", [](const SimulationResult& r, Lists) { return r.explanation ? explanation_json(*r.explanation, r.memory) : Json(); }},
