@@ -21,6 +21,7 @@ const Command& program() {
               import_command(),
               check_command(),
               validate_command(),
+              verify_command(),
               formula_command(),
               list_command(),
               generate_command(),

@@ -17,6 +17,7 @@ namespace shardsim {
 [[nodiscard]] Command generate_command();
 [[nodiscard]] Command plan_command();
 [[nodiscard]] Command sweep_command();
+[[nodiscard]] Command verify_command();
 
 /// The whole program: what stands before the subcommand, and the subcommands.
 [[nodiscard]] const Command& program();

@@ -55,7 +55,7 @@ for file in "${files[@]}"; do
   cp "$file" "$fresh/${file#"$stored"/}"
 done
 failed=0
-(cd "$fresh" && find . -name '*.txt' | sort | PYTHONPATH="$OLDPWD/python/shardsim" xargs nice "$venv/bin/python" -m record --update) || failed=1
+(cd "$fresh" && find . -name '*.txt' | sort | PYTHONPATH="$OLDPWD/python" xargs nice "$venv/bin/python" -m shardsim.record --update) || failed=1
 
 changed=0
 for file in "${files[@]}"; do

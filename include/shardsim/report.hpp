@@ -16,4 +16,5 @@
 #include "reports/table.hpp"
 #include "reports/text.hpp"
 #include "reports/trace.hpp"
+#include "reports/verify_report.hpp"
 #include "sim/base/units_text.hpp"
