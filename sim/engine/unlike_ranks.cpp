@@ -73,7 +73,7 @@ UnlikeReplay replay_unlike(const std::shared_ptr<const ReplayProgram>& program, 
   };
   for (const std::size_t i : order)
     if (differences.classes.size() < RankDifferences::most_shown) differences.classes.push_back(described(i));
-  if (differences.class_count > RankDifferences::most_shown) differences.classes.back() = described(order.back());
+  if (classes.size() > RankDifferences::most_shown) differences.classes.back() = described(order.back());
   const RankProgram alike{.program = program, .prices = usual};
   differences.alike = simulate({&alike, 1}, options).front().end;
 

@@ -15,8 +15,8 @@ namespace shardsim {
 
 struct TrafficDifference {
   CollectiveShape shape;
-  std::int64_t predicted = 0, measured = 0;              ///< calls in a step
-  std::optional<Seconds> predicted_time, measured_time;  ///< of one call, mean
+  std::int64_t predicted = 0, measured = 0;                  ///< calls in a step
+  std::optional<Seconds> predicted_time{}, measured_time{};  ///< of one call, mean
 };
 
 struct Cause {

@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"reshard", "name: fsdp2", "strategy.reshard_after_forward=false", "reshard_after_forward=false"},
                     Planted{"micro-batch", "name: ddp", "training.micro_batch_size=2", "micro_batch_size=2"},
                     Planted{"another stage", "name: zero2", "strategy={name: zero3}", "zero3"}),
-    [](const auto& info) {
-      std::string name = info.param.what;
+    [](const auto& test) {
+      std::string name = test.param.what;
       for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
       return name;

@@ -87,7 +87,7 @@ TEST(NcclTuner, AgreesWithPublishedMeasurementsAsFarAsAPriorCan) {
     most = std::max(most, ratio);
     if (p.gpu == "h100_sxm" && p.ranks == 8 && p.collective != "all_reduce") h100[p.version + p.collective].push_back(std::abs(ratio - 1));
   }
-  EXPECT_EQ(all.size(), 870u);
+  EXPECT_GE(all.size(), 870u);
   EXPECT_LE(median_of(all), 0.25);
   EXPECT_GE(least, 1 / 2.6);
   EXPECT_LE(most, 2.6);
