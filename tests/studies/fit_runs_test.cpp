@@ -67,7 +67,7 @@ TEST_F(Runs, OneRunOfAGpuBoundJobPredictsOtherSizes) {
   }
   for (const FittedPrice& price : result.prices) {
     EXPECT_EQ(price.told, price.family == "kernels") << price.name;
-    if (!price.told) EXPECT_EQ(price.factor, 1) << price.name;
+    if (!price.told) { EXPECT_EQ(price.factor, 1) << price.name; }
   }
   EXPECT_THAT(result.profile.origins.at("gpu.gemm.efficiency"), HasSubstr("fitted: 1 measured step of runs.csv"));
 }

@@ -21,7 +21,7 @@ TEST(Validation, EveryRowIsPredicted) {
   for (const ValidatedRow& row : shipped().rows) {
     EXPECT_EQ(row.problem, "") << row.row->id;
     EXPECT_TRUE(row.row->id.starts_with(row.source->name + "-")) << row.row->id;
-    if (row.row->parameters) EXPECT_EQ(row.parameters, *row.row->parameters) << row.row->id << ": the published count";
+    if (row.row->parameters) { EXPECT_EQ(row.parameters, *row.row->parameters) << row.row->id << ": the published count"; }
   }
 }
 
