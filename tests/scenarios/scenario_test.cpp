@@ -303,6 +303,7 @@ std::vector<std::string> shipped_scenarios() {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(SHARDSIM_SOURCE_DIR "/scenarios"))
     if (entry.path().extension() == ".yaml" && entry.path().parent_path().filename() != "clusters" &&
+        entry.path().parent_path().filename() != "validation" &&  // measurements, which `validate` reads
         !entry.path().filename().string().starts_with("sweep-"))
       paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
