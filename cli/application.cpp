@@ -37,7 +37,9 @@ ExitCode dispatch(std::span<const std::string> words) {
 }  // namespace
 
 ExitCode run_command_line(std::span<const std::string> words) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe shows as a failed write, so that no temporary file is left behind
+  // A closed pipe and a file above the limit show as failed writes, so that no draft is left behind.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return dispatch(words);
   } catch (const ClosedPipe&) {

@@ -17,14 +17,19 @@ void print(const Arguments& arguments, const CheckedFile& findings) {
   const bool json = arguments.text("--format", "table") == "json";
   if (const char* github = std::getenv("GITHUB_ACTIONS"); github && std::string_view(github) == "true") {
     // GitHub reads its commands from both streams; standard output may hold JSON.
-    const std::string text = github_annotations(findings.cases);
+    const char* root = std::getenv("GITHUB_WORKSPACE");
+    const std::string text = github_annotations(findings.cases, root == nullptr ? "" : root);
     std::fwrite(text.data(), 1, text.size(), stderr);
   }
   std::fwrite(findings.problems.data(), 1, findings.problems.size(), stderr);
-  if (json)
-    write_output("-", check_json(findings.cases).text() + "\n");
-  else
-    write_output("-", (findings.changes.empty() ? "" : "Baselines rewritten\n" + findings.changes + "\n") + check_table(findings.cases));
+  for (const std::string& warning : findings.warnings) log_warning(warning);
+  if (json) {
+    Json report = check_json(findings.cases);
+    report.add("warnings", Json::List(findings.warnings.begin(), findings.warnings.end()));
+    write_output("-", report.text() + "\n");
+    return;
+  }
+  write_output("-", (findings.changes.empty() ? "" : "Baselines rewritten\n" + findings.changes + "\n") + check_table(findings.cases));
 }
 
 ExitCode run_check(const Arguments& arguments) {
@@ -32,12 +37,16 @@ ExitCode run_check(const Arguments& arguments) {
   if (arguments.given("--junit")) junit.emplace(arguments.text("--junit"));
   CheckedFile all;
   const auto passed_over = [](const std::string& other) { log_info(other + " is not a scenario: passed over"); };
-  for (const std::string& file : scenario_files(arguments.texts("PATH"), passed_over)) {
+  const std::vector<std::string> files = scenario_files(arguments.texts("PATH"), passed_over);
+  if (junit) junit->keep_apart_from(files);
+  for (const std::string& file : files) {
     CheckedFile found = check_file(file, arguments.flag("--update"));
+    if (junit) junit->keep_apart_from(found.inputs);
     if (found.rewritten) write_output(file, *found.rewritten);
     std::move(found.cases.begin(), found.cases.end(), std::back_inserter(all.cases));
     all.problems += found.problems;
     all.changes += found.changes;
+    std::move(found.warnings.begin(), found.warnings.end(), std::back_inserter(all.warnings));
   }
   if (junit) {
     junit->write(junit_xml(all.cases));

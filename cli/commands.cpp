@@ -12,10 +12,12 @@ const Command& program() {
       .details = "Exact bytes, peak memory and time of one optimizer step: naive data parallelism, DDP, ZeRO-1/2/3, FSDP1/2 and Megatron.",
       .subcommands =
           {
+              init_command(),
               simulate_command(),
               compare_command(),
               plan_command(),
               sweep_command(),
+              doctor_command(),
               calibrate_command(),
               execute_command(),
               import_command(),

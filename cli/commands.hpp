@@ -18,6 +18,8 @@ namespace shardsim {
 [[nodiscard]] Command plan_command();
 [[nodiscard]] Command sweep_command();
 [[nodiscard]] Command verify_command();
+[[nodiscard]] Command init_command();
+[[nodiscard]] Command doctor_command();
 
 /// The whole program: what stands before the subcommand, and the subcommands.
 [[nodiscard]] const Command& program();

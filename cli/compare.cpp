@@ -14,6 +14,7 @@ namespace {
 ExitCode run_compare(const Arguments& arguments) {
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), arguments.texts("--set")));
   HtmlFile html(arguments);
+  html.keep_apart_from(input_files(base));
   const Comparison comparison = compare_strategies(base, strategy_list(arguments.text("--strategies", "all")));
   for (const NotRun& n : comparison.not_run) log_warning(fmt::format("{} left out: {}", n.strategy, n.why));
   if (html.wanted()) html.write(comparison_page(comparison));

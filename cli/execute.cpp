@@ -63,7 +63,9 @@ ExitCode run_on(execute::Platform& platform, const Arguments& arguments) {
   std::optional<Output> output;
   if (platform.reports()) {
     html.emplace(arguments);
+    html->keep_apart_from(input_files(base));
     if (!html->replaces_report() || arguments.given("--report")) output.emplace(arguments.text("--report", "-"));
+    if (output) output->keep_apart_from(input_files(base));
   }
   ExecutionOptions options;
   options.steps = static_cast<int>(arguments.integer("--steps", 3, 1, 10'000));

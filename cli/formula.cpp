@@ -200,7 +200,23 @@ std::string estimator_text(const Arguments& arguments) {
          "\n";
 }
 
+/// What would be passed over in silence: where two arguments say the same thing, and where one has no effect.
+void check_arguments(const Arguments& arguments) {
+  const auto refuse_both = [&](const std::string& one, const std::string& other) {
+    if (arguments.given(one) && arguments.given(other))
+      throw InputError(fmt::format("{} and {} both say what the formula is about: give one of them", one, other));
+  };
+  refuse_both("--model", "--parameters");
+  for (const char* option : {"--model", "--parameters", "--ranks"}) refuse_both("SCENARIO", option);
+  const bool estimates = arguments.given("--estimator");
+  for (const char* option : {"--largest-layer", "--gpus-per-node"})
+    if (arguments.given(option) && !estimates) throw InputError(fmt::format("{} has no effect without --estimator", option));
+  for (const char* option : {"SCENARIO", "--strategy"})
+    if (arguments.given(option) && estimates) throw InputError(fmt::format("{} has no effect with --estimator", option));
+}
+
 ExitCode run_formula(const Arguments& arguments) {
+  check_arguments(arguments);
   if (arguments.given("--estimator")) {
     write_output("-", estimator_text(arguments));
     return ExitCode::done;

@@ -15,6 +15,10 @@ HtmlFile::HtmlFile(const Arguments& arguments) {
   output_.emplace(path);
 }
 
+void HtmlFile::keep_apart_from(std::span<const std::string> inputs) const {
+  if (output_) output_->keep_apart_from(inputs);
+}
+
 void HtmlFile::write(const HtmlPage& page) {
   output_->write(html_page(page));
   output_->commit();

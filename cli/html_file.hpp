@@ -20,6 +20,8 @@ class HtmlFile {
   [[nodiscard]] bool wanted() const { return output_.has_value(); }
   /// The page goes to standard output, in place of the report.
   [[nodiscard]] bool replaces_report() const { return on_standard_output_; }
+  /// See Output.
+  void keep_apart_from(std::span<const std::string> inputs) const;
   void write(const HtmlPage& page);
 
  private:

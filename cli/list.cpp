@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "cli/commands.hpp"
+#include "shardsim/machine.hpp"
 #include "shardsim/report.hpp"
 #include "shardsim/scenario.hpp"
 
@@ -32,42 +32,60 @@ std::string option_text(const OptionSpec& option) {
   return beside("  " + option.name, help, 30) + "\n";
 }
 
+/// Releases that strategy.version tells apart; the newest is the default.
+std::string releases_text(const StrategyInfo& info) {
+  std::string text;
+  for (const Release& release : info.releases) text += beside("  version " + release.version, release.changes, 30) + "\n";
+  return text;
+}
+
 std::string strategies_text() {
   std::string out;
   for (const StrategyInfo& info : strategies()) {
     out += (out.empty() ? "" : "\n") + info.name + "\n  " + wrapped(info.summary, 2, 2) + "\n  " +
-           wrapped("framework: " + info.library, 2, 2) + "\n";
+           wrapped("framework: " + with_version(info.library, info.releases, ""), 2, 2) + "\n" + releases_text(info);
     for (const OptionSpec& option : info.options) out += option_text(option);
   }
   return out;
 }
 
-std::vector<Profile> shipped_profiles() {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(shipped_folder()) / "clusters"))
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
-  std::vector<Profile> profiles;
-  for (const std::string& file : files) {
-    Profile profile = value_or_throw(read_profile(value_or_throw(read_yaml(value_or_throw(read_source(file))))));
-    profile.file = "clusters/" + std::filesystem::path(file).filename().string();
-    profiles.push_back(std::move(profile));
+std::vector<Profile> profiles() {
+  std::vector<Profile> out;
+  for (const std::string& file : shipped_profiles()) {
+    Profile profile = value_or_throw(load_profile(file));
+    profile.file = file;
+    out.push_back(std::move(profile));
   }
-  return profiles;
+  return out;
 }
 
 std::string clusters_text() {
   TextGrid grid{.header = {"Profile", "GPUs", "Ring", "NICs", "Network"}, .right = {false, false, true, true, true}, .rows = {}};
-  for (const Profile& p : shipped_profiles())
+  std::string descriptions;
+  for (const Profile& p : profiles()) {
     grid.rows.push_back({p.file, fmt::format("{} x {}", p.node.gpus, p.gpu.name), to_text(p.node.ring_bandwidth),
                          std::to_string(p.network.nics_per_node),
                          to_text(p.network.nic_bandwidth * static_cast<double>(p.network.nics_per_node))});
-  return grid.text() + "\n" + wrapped("Ring: bus bandwidth inside a node. Network: of all NICs of a node, one direction.", 0, 0) + "\n";
+    descriptions += beside("  " + p.name, p.description, 24) + "\n";
+  }
+  return grid.text() + "\n" + wrapped("Ring: bus bandwidth inside a node. Network: of all NICs of a node, one direction.", 0, 0) + "\n\n" +
+         descriptions;
+}
+
+std::string stacks_text() {
+  TextGrid grid{.header = {"Stack", "us a kernel", "What"}, .right = {false, true, false}, .rows = {}};
+  for (const std::string& name : shipped_stacks()) {
+    const auto source = value_or_throw(read_source(shipped_folder() + "/stacks/" + name + ".yaml"));
+    const Stack stack = value_or_throw(read_stack(value_or_throw(read_yaml(source))));
+    grid.rows.push_back({name, fmt::format("{:.0f}", stack.kernel.base() * 1e6), stack.description});
+  }
+  return grid.text() + "\n" +
+         wrapped("training.stack: one of these, or a file. Without it each strategy is priced with its usual stack.", 0, 0) + "\n";
 }
 
 std::string gpu_names_text() {
   TextGrid grid{.header = {"GPU", "Memory", "HBM", "bf16, dense", "Profile"}, .right = {false, true, true, true, false}, .rows = {}};
-  for (const Profile& p : shipped_profiles()) {
+  for (const Profile& p : profiles()) {
     const auto peak = p.gpu.peak.find(DType::bf16);
     grid.rows.push_back({p.gpu.name, to_text(p.gpu.capacity), to_text(p.gpu.memory_bandwidth),
                          peak == p.gpu.peak.end() ? "" : to_text(peak->second), p.file});
@@ -94,9 +112,10 @@ struct ListSubject {
   const char* name;
   std::string (*text)();
 };
-constexpr std::array<ListSubject, 5> subjects{{{"models", models_text},
+constexpr std::array<ListSubject, 6> subjects{{{"models", models_text},
                                                {"strategies", strategies_text},
                                                {"clusters", clusters_text},
+                                               {"stacks", stacks_text},
                                                {"optimizers", optimizers_text},
                                                {"gpus", gpu_names_text}}};
 

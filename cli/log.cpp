@@ -4,7 +4,11 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <memory>
+#include <sstream>
+
+#include "shardsim/expected.hpp"
 
 namespace shardsim {
 namespace {
@@ -19,6 +23,14 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// Names in a message may hold anything: escapes would reach the terminal. Its own line ends stay.
+std::string on_lines_of_its_own(const std::string& message) {
+  std::string out;
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) out += (out.empty() ? "" : "\n") + printable(line, std::string::npos);
+  return out;
+}
+
 }  // namespace
 
 void set_verbosity(int verbosity) {
@@ -29,7 +41,10 @@ void set_verbosity(int verbosity) {
   logger().set_level(level);
 }
 
-void log_info(const std::string& message) { logger().info(message); }
-void log_warning(const std::string& message) { logger().warn(message); }
+void log_info(const std::string& message) { logger().info(on_lines_of_its_own(message)); }
+void log_note(const std::string& message) {
+  if (logger().should_log(spdlog::level::warn)) std::fputs((on_lines_of_its_own(message) + "\n").c_str(), stderr);
+}
+void log_warning(const std::string& message) { logger().warn(on_lines_of_its_own(message)); }
 
 }  // namespace shardsim

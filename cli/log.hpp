@@ -10,6 +10,7 @@ namespace shardsim {
 void set_verbosity(int verbosity);
 
 void log_info(const std::string& message);
+void log_note(const std::string& message);  ///< what was done, said unless --quiet, without a level in front
 void log_warning(const std::string& message);
 
 }  // namespace shardsim

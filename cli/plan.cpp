@@ -60,6 +60,12 @@ std::vector<std::string> assignments(const Arguments& arguments) {
   add("--tokens", "tokens");
   add("--price", "price_per_gpu_hour");
   add("--days", "days");
+  static_cast<void>(arguments.integer("--epochs", 1, 1, 1'000'000));
+  static_cast<void>(arguments.integer("--samples", 1, 1, std::int64_t{1} << 48));
+  static_cast<void>(arguments.number("--headroom", 8, 0, 90));
+  add("--epochs", "epochs");
+  add("--samples", "samples");
+  if (arguments.given("--headroom")) out.push_back(fmt::format("plan.headroom={} %", arguments.text("--headroom")));
   if (arguments.given("--nodes")) {
     check_nodes(arguments.text("--nodes"));
     out.push_back(fmt::format("plan.nodes=[{}]", arguments.text("--nodes")));
@@ -73,6 +79,7 @@ ExitCode run_plan(const Arguments& arguments) {
   const Range range = arguments.given("--scaling") ? read_range(arguments.text("--scaling")) : Range{};
   const Scenario base = value_or_throw(load_scenario(arguments.text("SCENARIO"), assignments(arguments)));
   HtmlFile html(arguments);
+  html.keep_apart_from(input_files(base));
   keep_freed_memory();
   Plan plan;
   {
@@ -93,7 +100,7 @@ ExitCode run_plan(const Arguments& arguments) {
     write_output("-", plan_csv(plan));
   else if (format == "table")
     write_output("-", plan_table(plan));
-  return plan.time ? ExitCode::done : ExitCode::no;
+  return plan.is_yes() ? ExitCode::done : ExitCode::no;
 }
 
 }  // namespace
@@ -104,16 +111,23 @@ Command plan_command() {
       .summary = "search for the best way to run a job",
       .details =
           "Model, global batch, token budget and kind of machine are fixed; nodes, strategy, micro-batch and checkpointing are free. "
-          "A plan: block of the scenario narrows the search; the flags are short for its keys. Exit code 1 if nothing fits.",
+          "Strategies are those of the library that the scenario's strategy is of. A plan: block of the scenario narrows the search; the "
+          "flags are short for "
+          "its keys. Exit code 1 if nothing fits, or nothing ends within the days.",
       .arguments =
           {{.name = "SCENARIO", .help = "scenario file (YAML)", .required = true},
            {.name = "--scaling", .value = "A..B", .help = "also study how the scenario scales from A to B GPUs"},
            {.name = "--global-batch", .value = "N", .help = "sequences of one optimizer step (default: the scenario's)"},
-           {.name = "--tokens", .value = "N", .help = "tokens to train on (default: 20 a parameter that trains)"},
+           {.name = "--tokens", .value = "N", .help = "tokens to train on (default: 20 a parameter; fine-tuning: epochs of samples)"},
+           {.name = "--epochs", .value = "N", .help = "fine-tuning: how often the data set is gone over (default: 3)"},
+           {.name = "--samples", .value = "N", .help = "fine-tuning: sequences of the data set (default: 52000)"},
+           {.name = "--headroom", .value = "PERCENT", .help = "memory that stays free (default: 8)"},
            {.name = "--price", .value = "DOLLARS", .help = "price of one GPU-hour (default: the profile's)"},
            {.name = "--days", .value = "N", .help = "days within which training is to end: how many GPUs that takes"},
            {.name = "--nodes", .value = "LIST", .help = "numbers of nodes, with commas between them (default: powers of two)"},
-           {.name = "--strategies", .value = "LIST", .help = "names with commas between them, or all", .fallback = "all"},
+           {.name = "--strategies",
+            .value = "LIST",
+            .help = "names with commas between them, or all (default: those of the scenario's library)"},
            {.name = "--format", .value = "FORMAT", .help = "form of the report", .words = {"table", "json", "csv"}, .fallback = "table"},
            html_argument(),
            {.name = "--set", .value = "KEY=VALUE", .help = "override a key of the scenario", .many = true}},

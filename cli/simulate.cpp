@@ -69,6 +69,8 @@ ExitCode run_simulate(const Arguments& arguments) {
       problems.append(scenario.error());
   }
   if (!problems.empty()) throw InputError(std::move(problems));
+  for (const std::optional<Output>* output : {&extras.trace, &extras.schedule, &extras.html, &extras.svg})
+    if (*output) (*output)->keep_apart_from(input_files(scenarios.front()));
 
   std::vector<SimulationResult> results;
   for (const Scenario& scenario : scenarios)
@@ -79,6 +81,9 @@ ExitCode run_simulate(const Arguments& arguments) {
       results[i].explanation = std::make_shared<const MemoryExplanation>(explain_memory(scenarios[i], results[i]));
 
   const std::string format = arguments.text("--format", "table");
+  if (format != "csv")
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i].assumed = std::make_shared<const Assumptions>(assumptions_of(scenarios[i], results[i]));
   if (format != "table")  // the table shows them itself
     for (const SimulationResult& result : results)
       for (const std::string& warning : result.warnings) log_warning(fmt::format("{}: {}", result.scenario, warning));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct Parameter {
   std::vector<std::int64_t> shape{};
   Elements elements{};
   bool trainable = true;
-  bool routed_expert = false;  ///< lives on one rank of an expert-parallel group
+  std::optional<DType> dtype{};  ///< where it is stored in another dtype than the model: adapters that PEFT keeps in fp32
+  bool routed_expert = false;    ///< lives on one rank of an expert-parallel group
   bool matrix() const { return shape.size() >= 2; }
 };
 
@@ -37,10 +39,12 @@ struct Tensor {
   std::int32_t saved_by = -1;       ///< first module (in forward order) that keeps it for its backward; -1: nobody keeps it
   bool has_gradient = true;         ///< autograd makes a gradient of the same size for it
   DType gradient_dtype = DType::bf16;
-  bool core_attention = false;     ///< recomputed under checkpointing core_attention
-  bool kept_by_selective = false;  ///< kept under checkpointing selective_ops
-  bool fused_away = false;         ///< not materialised under compile: true
-  bool logits = false;             ///< counted as logits, not as activations
+  bool core_attention = false;      ///< recomputed under checkpointing core_attention
+  bool kept_by_selective = false;   ///< kept under checkpointing selective_ops
+  bool fused_away = false;          ///< not materialised under compile: true
+  bool held = false;                ///< a variable of the training loop holds it to the end of backward
+  bool parameter_gradient = false;  ///< made in forward; becomes .grad of the module's parameter when backward gets there
+  bool logits = false;              ///< counted as logits, not as activations
 };
 
 /// Whether forward leaves the tensor for backward in a layer that is checkpointed so.
@@ -89,6 +93,13 @@ struct Layer {
   std::vector<ParameterId> parameters{};  ///< in registration order
 };
 
+/// Tensors that modules hold beside their parameters and nobody trains, by dtype: running statistics, rotary frequencies.
+struct ModuleBuffers {
+  DType dtype = DType::fp32;
+  bool constant = false;  ///< every rank has the same anyway (frequencies), unlike statistics
+  Elements elements{};
+};
+
 struct Model {
   std::string name{};
   std::string family{};  ///< "llama"
@@ -97,9 +108,11 @@ struct Model {
       parameters{};  ///< registration order; a tied tensor stands once, where it is registered first
   std::vector<LayerType> types{};
   std::shared_ptr<const std::vector<Layer>> layers{};  ///< forward order; blocks and what is around them
+  std::vector<ModuleBuffers> buffers{};
   std::vector<ParameterId> tied{};  ///< parameters used by two layers (embedding and head): their gradient is final at the earlier one
   Tokens tokens_per_micro_batch{};
   Flops model_flops_per_micro_batch{};  ///< forward and backward, without recomputation
+  Flops fp8_flops_per_micro_batch{};    ///< the part of them that products in fp8 are
   std::string flop_convention{};        ///< one sentence
 
   [[nodiscard]] const Parameter& at(ParameterId id) const { return (*parameters)[static_cast<std::size_t>(id.index)]; }

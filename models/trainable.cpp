@@ -24,7 +24,10 @@ Tables with_adapters(const Architecture& architecture, const Trainable& trainabl
   Tables tables = tabulate(architecture, &adaptation);
   std::vector<Parameter> parameters = *tables.parameters;
   check_targets(trainable, parameters, problems);
-  for (Parameter& p : parameters) p.trainable = is_adapter(p);
+  for (Parameter& p : parameters) {
+    p.trainable = is_adapter(p);
+    if (p.trainable) p.dtype = adaptation.dtype;
+  }
   tables.parameters = std::make_shared<const std::vector<Parameter>>(std::move(parameters));
   return tables;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sim/base/dtype.hpp"
+#include "sim/base/software.hpp"
 #include "sim/schedule/schedule.hpp"
 
 namespace shardsim {
@@ -20,6 +21,7 @@ struct Precision {
   std::optional<DType> master = DType::fp32;
   DType moments = DType::fp32;  ///< bf16 under pure-bf16
   std::string name = "mixed";   ///< as the user wrote it: mixed, autocast, pure-bf16, fp32, or custom
+  bool fp8_products = false;    ///< products of linear modules in fp8, all else in `compute` (written as compute: fp8)
   bool operator==(const Precision&) const = default;
 };
 
@@ -35,14 +37,18 @@ struct ActivationCheckpointing {
   std::int32_t every = 1;  ///< full on every k-th layer, none on the others
   /// torch.utils.checkpoint's: the layer runs without a graph in forward and again, hooks and all, in backward (transformers' default).
   bool use_reentrant = false;
+  /// checkpoint(unit): recomputation calls the wrapped module, as transformers before 4.53 had it; else the unit wraps checkpoint(block).
+  bool around_unit = false;
   bool operator==(const ActivationCheckpointing&) const = default;
 };
 
 enum class AttentionKind : std::uint8_t { flash, plain };
 
 struct Loss {
-  enum class Kind : std::uint8_t { cross_entropy, fused, chunked } kind = Kind::cross_entropy;
+  /// fused_linear: the head's product and the loss are one operator that never holds more than a chunk of logits (Liger).
+  enum class Kind : std::uint8_t { cross_entropy, fused, chunked, fused_linear } kind = Kind::cross_entropy;
   std::int32_t chunks = 1;  ///< of `chunked`
+  [[nodiscard]] bool fuses_head() const { return kind == Kind::fused_linear; }
   bool operator==(const Loss&) const = default;
 };
 
@@ -55,6 +61,13 @@ struct Optimizer {
   bool set_to_none = true;  ///< zero_grad
   std::string variant;      ///< of muon: which distributed implementation
   bool operator==(const Optimizer&) const = default;
+};
+
+/// How long the loop holds the model's logits.
+enum class LogitsLife : std::uint8_t {
+  dropped,   ///< until the loss is there: `del pred` (torchtitan), a compute_loss that returns the loss alone (transformers' Trainer)
+  held,      ///< to the end of backward: a loop that keeps the model's output in a variable
+  replaced,  ///< as held, but an fp32 copy takes their name: logits = logits.float()
 };
 
 enum class OffloadTarget : std::uint8_t { none, cpu, nvme };
@@ -80,12 +93,14 @@ struct Training {
   AttentionKind attention = AttentionKind::flash;
   double dropout = 0;
   Loss loss;
+  LogitsLife logits = LogitsLife::dropped;
   bool loss_in_model = false;  ///< the wrapped module's own forward computes it (transformers), not the training loop (torchtitan)
   Optimizer optimizer;
   Offload offload;
   Allocator allocator;
   bool compile = false;
   bool warm = true;
+  FusedKernels fused{};  ///< by the stack
 
   [[nodiscard]] Tokens tokens_per_micro_batch() const { return Tokens{sequence_length * micro_batch_size}; }
   bool operator==(const Training&) const = default;

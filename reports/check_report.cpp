@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "reports/text.hpp"
 #include "sim/base/units_text.hpp"
+#include "sim/base/utf8.hpp"
 
 namespace shardsim {
 namespace {
@@ -42,10 +44,19 @@ std::string case_text(const CheckCase& c) {
 std::string escaped(std::string_view text, bool property) {
   std::string out;
   for (const char c : text) {
-    const bool special = c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','));
+    const bool special = c == '%' || static_cast<unsigned char>(c) < 0x20 || (property && (c == ':' || c == ','));
     out += special ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
   }
   return out;
+}
+
+/// The file as GitHub names it: from the root of the repository, wherever the command runs.
+std::string from_root(const std::string& file, const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path relative =
+      root.empty() ? fs::path() : fs::weakly_canonical(file, error).lexically_relative(fs::weakly_canonical(root, error));
+  return error || relative.empty() || *relative.begin() == ".." ? file : relative.string();
 }
 
 }  // namespace
@@ -55,7 +66,7 @@ std::string check_table(const CheckCases& cases) {
   std::string_view scenario;
   for (const CheckCase& c : cases) {
     if (c.outcome == Outcome::ok) continue;
-    if (c.scenario != scenario) out += (out.empty() ? "" : "\n") + c.scenario + "\n";
+    if (c.scenario != scenario) out += (out.empty() ? "" : "\n") + shown_path(c.scenario) + "\n";
     scenario = c.scenario;
     out += case_text(c);
   }
@@ -78,11 +89,11 @@ Json check_json(const CheckCases& cases) {
                       {"cases", std::move(list)}};
 }
 
-std::string github_annotations(const CheckCases& cases) {
+std::string github_annotations(const CheckCases& cases, const std::string& root) {
   std::string out;
   for (const CheckCase& c : cases) {
     if (c.ok()) continue;
-    out += fmt::format("::error file={}", escaped(c.scenario, true));
+    out += fmt::format("::error file={}", escaped(from_root(c.scenario, root), true));
     if (c.line > 0) out += fmt::format(",line={},col={}", c.line, c.column);
     out += fmt::format(",title={}::{}\n", escaped(c.metric, true), escaped(c.message, false));
   }

@@ -18,6 +18,6 @@ namespace shardsim {
 [[nodiscard]] std::string junit_xml(const CheckCases& cases);
 
 /// A workflow command for each case that is not ok: GitHub shows them at the lines of the scenario.
-[[nodiscard]] std::string github_annotations(const CheckCases& cases);
+[[nodiscard]] std::string github_annotations(const CheckCases& cases, const std::string& root = "");
 
 }  // namespace shardsim

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "reports/assumed.hpp"
 #include "reports/text.hpp"
 #include "sim/base/units_text.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/plan/words.hpp"
 #include "studies/simulate/simulate_json.hpp"
 
@@ -24,19 +26,35 @@ Json comparison_json(const Comparison& comparison) {
   json.add("results", std::move(results));
   json.add("crossovers", std::move(crossovers));
   json.add("not_run", std::move(not_run));
+  json.add("assumed", assumed_json(comparison.assumed));
+  if (comparison.rescue) {
+    const MemoryChange& change = comparison.rescue->change;
+    json.add("rescue", Json::Object{{"strategy", comparison.rescue->strategy},
+                                    {"change", change.text},
+                                    {"set", Json::List(change.assignments.begin(), change.assignments.end())},
+                                    {"config", Json::List(change.config.begin(), change.config.end())},
+                                    {"device_peak_bytes", change.device_peak.value()},
+                                    {"time_relative", change.time}});
+  }
   return json;
 }
 
 namespace {
 
+/// A device nearly full is a promise that the next run may break.
+std::string fits_text(const Memory& memory) {
+  if (!memory.fits) return memory.device_peak <= memory.capacity ? "no (host)" : "no";
+  return fits_with(memory, 0.05) ? "yes" : "fragile";
+}
+
 TextGrid ranking(const Comparison& comparison) {
-  TextGrid grid{.header = {"Strategy", "Step", "Exposed", "Peak", "Fits", "Sent", "Textbook", "tok/s/GPU"},
-                .right = {false, true, true, true, false, true, true, true},
+  TextGrid grid{.header = {"Strategy", "Stack", "Step", "Exposed", "Peak", "Fits", "Sent", "Textbook", "tok/s/GPU"},
+                .right = {false, false, true, true, true, false, true, true, true},
                 .rows = {}};
   for (const SimulationResult& r : comparison.results)
-    grid.rows.push_back({r.schedule->strategy, to_text(r.step.time), to_text(r.step.exposed_communication), to_text(r.memory.device_peak),
-                         r.memory.fits ? "yes" : "no", to_text_decimal(r.traffic.total), to_text_decimal(r.traffic.textbook),
-                         grouped(static_cast<std::int64_t>(r.step.tokens_per_second_per_gpu))});
+    grid.rows.push_back({r.schedule->strategy, r.stack, to_text(r.step.time), to_text(r.step.exposed_communication),
+                         to_text(r.memory.device_peak), fits_text(r.memory), to_text_decimal(r.traffic.total),
+                         to_text_decimal(r.traffic.textbook), grouped(static_cast<std::int64_t>(r.step.tokens_per_second_per_gpu))});
   return grid;
 }
 
@@ -67,6 +85,17 @@ std::string verdict(const std::vector<SimulationResult>& results) {
   return out + ".";
 }
 
+std::string rescue_text(const Rescue& rescue) {
+  const MemoryChange& change = rescue.change;
+  std::string out = wrapped(fmt::format("{} would fit with {}: {}, time a token {:+.1f} %.", rescue.strategy, change.text,
+                                        to_text(change.device_peak), 100 * change.time),
+                            0, 0) +
+                    "\n";
+  for (const std::string& assignment : change.assignments) out += "  --set '" + assignment + "'\n";
+  for (const std::string& line : change.config) out += "  " + wrapped(line, 2, 2) + "\n";
+  return out;
+}
+
 }  // namespace
 
 std::string comparison_table(const Comparison& comparison) {
@@ -78,6 +107,7 @@ std::string comparison_table(const Comparison& comparison) {
                     "\n\n";
   out += ranking(comparison).text();
   out += "\n" + wrapped(verdict(comparison.results), 0, 0) + "\n";
+  if (comparison.rescue) out += rescue_text(*comparison.rescue);
   if (!comparison.crossovers.empty()) out += "\nThe order changes with the micro-batch:\n";
   for (const Crossover& c : comparison.crossovers)
     out += "  " +
@@ -85,7 +115,7 @@ std::string comparison_table(const Comparison& comparison) {
                                c.fits ? "" : " (does not fit)"),
                    4, 2) +
            "\n";
-  return out;
+  return out + assumed_text(comparison.assumed) + warnings_text(comparison.warnings());
 }
 
 }  // namespace shardsim

@@ -7,6 +7,7 @@
 
 #include "reports/text.hpp"
 #include "sim/base/units_text.hpp"
+#include "sim/base/utf8.hpp"
 
 namespace shardsim {
 namespace {
@@ -92,6 +93,7 @@ Json strategy_json(const Execution& execution) {
                                 {"tolerance", r.loss.tolerance}});
   json.add("gradient", Json::Object{{"largest_difference", r.gradient.largest_difference}, {"tolerance", r.gradient.tolerance}});
   json.add("parameters_identical_on_all_ranks", r.same_parameters);
+  json.add("payload_arrived_as_sent", r.corrupted.empty());
   json.add("agree", execution.agree());
   return json;
 }
@@ -145,11 +147,13 @@ std::string execution_table(const ExecutionSummary& summary) {
                          verdict(r.peak.equal()), verdict(r.loss), verdict(r.gradient)});
     notes += differences(name, "bytes sent", r.sent) + differences(name, "control bytes", r.control) +
              differences(name, "peak memory", r.peak) + pool_differences(name, r.pools);
+    for (const auto& [from, to] : r.corrupted)
+      notes += fmt::format("  {}: what rank {} received is not what rank {} sent (checksums of the payload)\n", name, to, from);
     if (!r.same_parameters) notes += fmt::format("  {}: the ranks computed with different parameters\n", name);
     notes += fmt::format("  {}: step predicted {} on {}, measured {} here\n", name, to_text(e.predicted_step),
                          summary.calibrated ? "this machine's profile" : "the scenario's cluster", to_text(e.measured_step()));
   }
-  std::string out = fmt::format("{} on {} ranks, backend {}", summary.scenario, summary.ranks, summary.backend);
+  std::string out = fmt::format("{} on {} ranks, backend {}", shown_path(summary.scenario), summary.ranks, summary.backend);
   if (!summary.strategies.empty()) out += fmt::format("; bytes counted by {}", summary.strategies.front().result.counted_by);
   return out + "\n\n" + grid.text() + "\n" + notes;
 }

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reports/assumed.hpp"
 #include "reports/text.hpp"
 #include "sim/base/csv.hpp"
 #include "sim/base/units_text.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/plan/words.hpp"
+#include "studies/simulate/simulate_json.hpp"
 
 namespace shardsim {
 namespace {
@@ -23,14 +26,18 @@ Json economics_json(const Economics& e) {
                       {"checkpoint_interval_s", e.interval.base()}};
 }
 
-Json entry_json(const PlanEntry& entry) {
+Json list_json(const std::vector<std::string>& texts) { return Json::List(texts.begin(), texts.end()); }
+
+Json entry_json(const PlanEntry& entry, const Plan& plan) {
   const Candidate& c = entry.evaluated.candidate;
   const SimulationResult& r = entry.evaluated.result;
   Json options(Json::List{});
   for (const std::string& option : c.options) options.add(Json(option));
   Json json = Json::Object{{"gpus", c.gpus()},
                            {"nodes", c.nodes},
+                           {"gpus_per_node", c.gpus_per_node},
                            {"strategy", c.strategy},
+                           {"stack", r.stack},
                            {"options", std::move(options)},
                            {"micro_batch_size", c.micro_batch},
                            {"gradient_accumulation_steps", c.accumulation},
@@ -43,14 +50,22 @@ Json entry_json(const PlanEntry& entry) {
                            {"mfu", r.step.mfu},
                            {"bound_by", r.step.bound_by},
                            {"device_peak_bytes", r.memory.device_peak.value()},
+                           {"allocated_bytes", r.memory.peak.value()},
+                           {"reserved_bytes", r.memory.reserved_peak.value()},
                            {"capacity_bytes", r.memory.capacity.value()},
+                           {"fragile", !fits_with(r.memory, plan.request.headroom)},
+                           {"host_bytes_per_node", r.memory.host_pinned_node.value()},
                            {"sent_bytes_per_rank", r.traffic.total.value()}};
   const Json money = economics_json(entry.economics);
   for (const auto& [key, value] : *money.as<Json::Object>()) json.add(key, value);
+  json.add("set", list_json(entry.set));
+  json.add("command", entry.command(plan.scenario));
+  json.add("config", list_json(entry.config));
+  json.add("warnings", list_json(r.warnings));
   return json;
 }
 
-Json optional_json(const std::optional<PlanEntry>& entry) { return entry ? entry_json(*entry) : Json(); }
+Json optional_json(const std::optional<PlanEntry>& entry, const Plan& plan) { return entry ? entry_json(*entry, plan) : Json(); }
 Json optional_json(const std::optional<std::int64_t>& number) { return number ? Json(*number) : Json(); }
 
 Json scaling_json(const Scaling& scaling) {
@@ -78,6 +93,18 @@ Json scaling_json(const Scaling& scaling) {
   return Json::Object{{"points", std::move(points)}, {"cliff", cliff}, {"to_hide", scaling.to_hide}, {"left_out", std::move(left_out)}};
 }
 
+/// How to have what the plan names: a command that gives the same figures, and the words of the user's own configuration.
+std::string recipe_text(const Plan& plan) {
+  if (!plan.time) return {};
+  const PlanEntry& best = plan.request.days && plan.deadline ? *plan.deadline : *plan.time;
+  std::string out =
+      fmt::format("{}:\n  {}\n", plan.request.days ? "The fewest GPUs that end in time" : "The fastest way", best.command(plan.scenario));
+  if (best.config.empty()) return out + "\n";
+  out += fmt::format("as {} has it:\n", best.config_of);
+  for (const std::string& line : best.config) out += "  " + line + "\n";
+  return out + "\n";
+}
+
 /// A table of fixed columns, with the long description of each row on a line of its own.
 std::string pareto_text(const Plan& plan) {
   TextGrid grid{.header = {"GPUs", "Step", "Peak", "Days", "GPU-hours", "MFU", "$"}, .right = std::vector<bool>(7, true), .rows = {}};
@@ -91,7 +118,8 @@ std::string pareto_text(const Plan& plan) {
   }
   std::string out = "Fewer GPUs or less time (Pareto front):\n" + grid.text();
   for (const PlanEntry& entry : plan.pareto)
-    out += fmt::format("{:>7}: {}\n", grouped(entry.evaluated.gpus()), wrapped(entry.evaluated.candidate.text(), 9, 9));
+    out += fmt::format("{:>7}: {}\n", grouped(entry.evaluated.gpus()),
+                       wrapped(entry.evaluated.candidate.text() + ", stack " + entry.evaluated.result.stack, 9, 9));
   return out;
 }
 
@@ -113,27 +141,32 @@ std::string scaling_text(const Scaling& scaling) {
 }  // namespace
 
 Json plan_json(const Plan& plan) {
-  Json::List pareto, list, assumptions, left_out;
-  for (const PlanEntry& entry : plan.pareto) pareto.push_back(entry_json(entry));
+  Json::List pareto, list, elsewhere;
+  for (const PlanEntry& entry : plan.elsewhere) elsewhere.push_back(entry_json(entry, plan));
+  for (const PlanEntry& entry : plan.pareto) pareto.push_back(entry_json(entry, plan));
   for (const Answer& a : plan.answers) list.emplace_back(Json::Object{{"question", a.question}, {"answer", a.answer}, {"why", a.why}});
-  for (const std::string& text : plan.request.assumptions) assumptions.emplace_back(text);
-  for (const std::string& text : plan.left_out) left_out.emplace_back(text);
-  Json json = Json::Object{
-      {"schema", "shardsim.plan/1"},
-      {"scenario", plan.scenario},
-      {"global_batch", plan.request.global_batch},
-      {"tokens", plan.request.tokens},
-      {"best", Json::Object{{"time", optional_json(plan.time)}, {"cost", optional_json(plan.cost)}, {"gpus", optional_json(plan.gpus)}}},
-      {"pareto", std::move(pareto)},
-      {"minimum_gpus", optional_json(plan.minimum_gpus)},
-      {"largest_micro_batch", optional_json(plan.largest_micro_batch)},
-      {"evaluated", plan.evaluated},
-      {"pruned", plan.pruned},
-      {"refused", plan.refused},
-      {"answers", std::move(list)},
-      {"assumptions", std::move(assumptions)},
-      {"left_out", std::move(left_out)}};
-  if (plan.request.days) json.add("within_days", Json::Object{{"days", *plan.request.days}, {"best", optional_json(plan.deadline)}});
+  Json json = Json::Object{{"schema", "shardsim.plan/1"},
+                           {"scenario", plan.scenario},
+                           {"global_batch", plan.request.global_batch},
+                           {"tokens", plan.request.tokens},
+                           {"headroom", plan.request.headroom},
+                           {"best", Json::Object{{"time", optional_json(plan.time, plan)},
+                                                 {"cost", optional_json(plan.cost, plan)},
+                                                 {"gpus", optional_json(plan.gpus, plan)}}},
+                           {"pareto", std::move(pareto)},
+                           {"minimum_gpus", optional_json(plan.minimum_gpus)},
+                           {"largest_micro_batch", optional_json(plan.largest_micro_batch)},
+                           {"evaluated", plan.evaluated},
+                           {"pruned", plan.pruned},
+                           {"refused", plan.refused},
+                           {"answers", std::move(list)},
+                           {"other_libraries", std::move(elsewhere)},
+                           {"fragile", optional_json(plan.fragile, plan)},
+                           {"warnings", list_json(plan.warnings)},
+                           {"assumptions", list_json(plan.request.assumptions)},
+                           {"assumed", assumed_json(plan.assumed)},
+                           {"left_out", list_json(plan.left_out)}};
+  if (plan.request.days) json.add("within_days", Json::Object{{"days", *plan.request.days}, {"best", optional_json(plan.deadline, plan)}});
   if (plan.scaling) json.add("scaling", scaling_json(*plan.scaling));
   return json;
 }
@@ -145,7 +178,7 @@ std::string plan_table(const Plan& plan) {
                     "\n\n";
   for (const Answer& a : plan.answers)
     out += fmt::format("{}\n  {}\n  {}\n", wrapped(a.question, 0, 0), wrapped(a.answer, 2, 2), wrapped("because " + a.why, 2, 2));
-  out += "\n" + (plan.pareto.empty() ? std::string("Nothing fits.\n") : pareto_text(plan));
+  out += "\n" + recipe_text(plan) + (plan.pareto.empty() ? std::string("Nothing fits.\n") : pareto_text(plan));
   if (plan.scaling) out += scaling_text(*plan.scaling);
   out += "\n" +
          wrapped(fmt::format("{} {} simulated, {} left out by bounds, {} refused by their library.", grouped(plan.evaluated),
@@ -153,8 +186,7 @@ std::string plan_table(const Plan& plan) {
                  2, 0) +
          "\n";
   for (const std::string& text : plan.left_out) out += wrapped("Left out: " + text + ".", 2, 0) + "\n";
-  for (const std::string& text : plan.request.assumptions) out += wrapped("Assumed: " + text + ".", 2, 0) + "\n";
-  return out;
+  return out + assumed_text(plan.assumed, plan.request.assumptions) + warnings_text(plan.warnings);
 }
 
 std::string plan_csv(const Plan& plan) {

@@ -72,16 +72,29 @@ std::vector<ProfileValue> profile_values(const Profile& p) {
   values.add("gpu.gemm.efficiency", fmt::format("{:.3g}", p.gpu.gemm.efficiency));
   values.add("gpu.gemm.memory_efficiency", fmt::format("{:.3g}", p.gpu.gemm.memory_efficiency));
   if (!p.gpu.gemm.table.empty()) values.add("gpu.gemm.table", fmt::format("{} shapes", p.gpu.gemm.table.size()));
+  values.add("gpu.attention_efficiency", fmt::format("{:.3g}", p.gpu.attention_efficiency));
+  values.add("gpu.attention_backward_efficiency", fmt::format("{:.3g}", p.gpu.attention_backward_efficiency));
+  values.add("gpu.elementwise_efficiency", fmt::format("{:.3g}", p.gpu.elementwise_efficiency));
   values.add("gpu.kernel_launch", to_text(p.gpu.kernel_launch));
   values.add("gpu.overlap_slowdown", fmt::format("{:.3g}", p.gpu.overlap_slowdown));
   values.known("gpu.host_link", p.gpu.host_link);
   values.add("node.gpus", std::to_string(p.node.gpus));
   values.known("node.ring_bandwidth", p.node.ring_bandwidth);
   values.known("node.intra_latency", p.node.intra_latency);
+  values.known("node.host_memory", p.node.host_memory);
   values.known("node.host_memory_bandwidth", p.node.host_memory_bandwidth);
   values.add("network.nics_per_node", std::to_string(p.network.nics_per_node));
   values.known("network.nic_bandwidth", p.network.nic_bandwidth);
+  values.add("network.efficiency", fmt::format("{:.3g}", p.network.efficiency));
   values.known("network.inter_latency", p.network.inter_latency);
+  values.known("network.base_latency", p.network.base_latency);
+  values.add("overheads.context", to_text(p.overheads.context));
+  values.add("overheads.nccl_per_communicator", to_text(p.overheads.nccl_per_communicator));
+  values.add("overheads.cublas_workspace", to_text(p.overheads.cublas_workspace));
+  if (p.storage) {
+    values.add("storage.write_per_node", to_text(p.storage->write_per_node));
+    values.add("storage.read_per_node", to_text(p.storage->read_per_node));
+  }
   if (p.price_per_gpu_hour) values.add("price_per_gpu_hour", fmt::format("${:.2f}", *p.price_per_gpu_hour));
   return std::move(values).take();
 }

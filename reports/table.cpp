@@ -5,9 +5,12 @@
 
 #include <algorithm>
 
+#include "reports/assumed.hpp"
 #include "reports/names.hpp"
 #include "reports/text.hpp"
 #include "sim/base/units_text.hpp"
+#include "sim/base/utf8.hpp"
+#include "sim/engine/measured_run.hpp"
 #include "sim/engine/unlike_ranks.hpp"
 #include "sim/memory/memory_explanation.hpp"
 #include "sim/schedule/checkpoint_report.hpp"
@@ -31,11 +34,11 @@ std::string share(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
 std::string head(const SimulationResult& result) {
   const Schedule& schedule = *result.schedule;
-  std::string out = wrapped(result.scenario, 0, 0) + "\n";
+  std::string out = wrapped(shown_path(result.scenario), 0, 0) + "\n";
   out += paragraph(fmt::format("{}, {} semantics, on {} {}{}", schedule.strategy, schedule.semantics, grouped(result.world_size),
                                result.world_size == 1 ? "GPU" : "GPUs",
                                result.nodes > 1 ? fmt::format(" ({} nodes)", grouped(result.nodes)) : ""));
-  out += paragraph(schedule.library);
+  out += paragraph(schedule.library + (result.stack.empty() ? "" : ", run by the stack " + result.stack));
   const bool all = result.trainable_parameters == result.parameters;
   out += paragraph(fmt::format("{}: {} parameters, {} trainable", result.model_name, grouped(result.parameters.value()),
                                all ? "all" : grouped(result.trainable_parameters.value())));
@@ -50,8 +53,31 @@ std::string traffic(const Traffic& traffic) {
   }
   out += row("total", to_text_decimal(traffic.total), fmt::format("{:.2f} Ψ", traffic.psi_units));
   out += row("textbook", to_text_decimal(traffic.textbook), traffic.textbook_differs_because);
+  if (traffic.sent_between_nodes != Bytes{}) {
+    out += row("of a node's ranks to each other", to_text_decimal(traffic.sent_inside_node));
+    out += row("of a node to others", to_text_decimal(traffic.sent_between_nodes));
+    out += row("by each NIC", to_text_decimal(traffic.sent_by_nic),
+               fmt::format("{:.0f} Gbit/s over the step, {:.0f} in its busiest second", traffic.nic_mean.base() * 8e-9,
+                           traffic.nic_busiest.base() * 8e-9));
+  }
   if (traffic.by_rank_min != traffic.by_rank_max) out += row("rank that sends least", to_text_decimal(traffic.by_rank_min));
   return out;
+}
+
+/// A device nearly full is told as what it is: fragments and longer sequences differ from run to run.
+constexpr double nearly_full = 0.95;
+
+std::string device_verdict(const Memory& memory) {
+  if (memory.device_peak > memory.capacity) return "DOES NOT FIT " + to_text(memory.capacity);
+  if (memory.capacity == Bytes{}) return "fits";
+  const double used = static_cast<double>(memory.device_peak.value()) / static_cast<double>(memory.capacity.value());
+  const bool fragile = used > nearly_full || memory.allocator_retries > 0;
+  return fmt::format("{} {}, {:.0f} % of it", fragile ? "FRAGILE: just fits" : "fits", to_text(memory.capacity), 100 * used);
+}
+
+std::string host_verdict(const Memory& memory) {
+  if (memory.host_capacity == Bytes{}) return "how much a node has is not known";
+  return fmt::format("{} {}", memory.host_pinned_node <= memory.host_capacity ? "fits" : "DOES NOT FIT", to_text(memory.host_capacity));
 }
 
 std::string memory(const Memory& memory) {
@@ -62,9 +88,10 @@ std::string memory(const Memory& memory) {
   out += "    " + wrapped(memory.peak_at, 4, 4) + "\n";
   out += row("reserved by the allocator", to_text(memory.reserved_peak));
   out += row("outside the allocator", to_text(memory.overhead), "CUDA context, NCCL");
-  out += row("on the device", to_text(memory.device_peak),
-             fmt::format("{} {}", memory.fits ? "fits" : "DOES NOT FIT", to_text(memory.capacity)));
-  if (memory.host_pinned != Bytes{}) out += row("pinned in host memory", to_text(memory.host_pinned));
+  out += row("on the device", to_text(memory.device_peak), device_verdict(memory));
+  if (memory.host_pinned == Bytes{}) return out;
+  out += row("pinned in host memory", to_text(memory.host_pinned), "of a rank");
+  return out + row("of a node's ranks", to_text(memory.host_pinned_node), host_verdict(memory));
   return out;
 }
 
@@ -86,6 +113,19 @@ std::string step(const StepTime& step) {
   out += row("MFU", share(step.mfu));
   out += row("HFU", share(step.hfu), "with recomputation");
   out += paragraph(step.flop_convention);
+  return out;
+}
+
+std::string measured(const MeasuredRun& run) {
+  std::string out = "\nMeasured, and how far the prediction is from it\n";
+  const auto off = [](const std::optional<double>& error) {
+    return error ? fmt::format("predicted {:+.1f} %", 100 * *error) : std::string();
+  };
+  if (run.step_time) out += row("step", to_text(*run.step_time), off(run.time_error));
+  if (run.tokens_per_second_per_gpu) out += row("tokens/s per GPU", grouped(static_cast<std::int64_t>(*run.tokens_per_second_per_gpu)));
+  if (run.mfu) out += row("MFU", share(*run.mfu)) + row("HFU", share(*run.hfu), "with recomputation");
+  if (run.peak) out += row("peak allocated", to_text(*run.peak), off(run.peak_error));
+  for (const std::string& doubt : run.doubts) out += paragraph("Cannot be: " + doubt + ".");
   return out;
 }
 
@@ -142,9 +182,11 @@ std::string explanation(const MemoryExplanation& e, const Memory& memory) {
                                  e.changes[*e.cheapest].text));
   else
     out += paragraph(memory.fits ? "No single change lowers it by 5 %." : "No single change makes it fit.");
-  for (const MemoryChange& c : e.changes)
+  for (const MemoryChange& c : e.changes) {
     out += row(c.text, to_text(c.device_peak),
                fmt::format("{}; time a token {}, traffic {}", c.fits ? "fits" : "does not fit", relative(c.time), relative(c.traffic)));
+    for (const std::string& line : c.config) out += "      " + wrapped(line, 6, 6) + "\n";
+  }
   return out;
 }
 
@@ -162,12 +204,6 @@ std::string checkpoint(const CheckpointReport& c) {
   out += row("read to load", to_text_decimal(c.load_read),
              ranks + (c.load_read == c.load_wanted ? "" : fmt::format("; {} of it wanted", to_text_decimal(c.load_wanted))));
   return out + row("time to load", to_text(c.load));
-}
-
-std::string warnings(const std::vector<std::string>& list) {
-  std::string out;
-  for (const std::string& warning : list) out += "  - " + wrapped(warning, 4, 4) + "\n";
-  return out.empty() ? out : "\nWarnings\n" + out;
 }
 
 std::string differences(const RankDifferences& found, const StepTime& step) {
@@ -188,9 +224,10 @@ std::string differences(const RankDifferences& found, const StepTime& step) {
 
 std::string simulate_table(const SimulationResult& result) {
   return head(result) + traffic(result.traffic) + memory(result.memory) + step(result.step) +
-         (result.differences ? differences(*result.differences, result.step) : "") +
+         (result.differences ? differences(*result.differences, result.step) : "") + (result.measured ? measured(*result.measured) : "") +
          (result.explanation ? explanation(*result.explanation, result.memory) : "") +
-         (result.checkpoint ? checkpoint(*result.checkpoint) : "") + warnings(result.warnings);
+         (result.checkpoint ? checkpoint(*result.checkpoint) : "") + (result.assumed ? assumed_text(*result.assumed) : "") +
+         warnings_text(result.warnings);
 }
 
 }  // namespace shardsim

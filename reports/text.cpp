@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "sim/base/problem.hpp"
+
 namespace shardsim {
 namespace {
 
@@ -58,7 +60,9 @@ std::string_view take_word(std::string_view& text, std::size_t most) {
 
 }  // namespace
 
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t at) {
+std::string wrapped(std::string_view unsafe, std::size_t indent, std::size_t at) {
+  const std::string clean = printable(unsafe, std::string_view::npos);  // names of the user may hold anything
+  std::string_view text = clean;
   std::string out;
   bool first = true;
   while (!text.empty()) {
@@ -142,16 +146,19 @@ std::string as_list(const Cells& cells, const Cells& header) {
 }  // namespace
 
 std::string TextGrid::text() const {
-  const std::vector<std::size_t> widths = widths_of(*this);
+  TextGrid clean = *this;
+  for (Cells& row : clean.rows)
+    for (std::string& cell : row) cell = printable(cell, std::string_view::npos);
+  const std::vector<std::size_t> widths = widths_of(clean);
   const std::size_t cells = std::accumulate(widths.begin(), widths.end(), std::size_t{}), gaps = widths.empty() ? 0 : widths.size() - 1;
   std::string out;
   if (cells + gaps > text_width() && text_width() < line_width) {
-    for (const Cells& row : rows) out += as_list(row, header);
+    for (const Cells& row : clean.rows) out += as_list(row, header);
     return out;
   }
   const std::size_t gap = cells + 2 * gaps > text_width() ? 1 : 2;
   out = as_line(header, *this, widths, gap);
-  for (const Cells& row : rows) out += as_line(row, *this, widths, gap);
+  for (const Cells& row : clean.rows) out += as_line(row, *this, widths, gap);
   return out;
 }
 

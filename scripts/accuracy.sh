@@ -6,5 +6,5 @@ set -e
 cd "$(dirname "$0")/.."
 program=${SHARDSIM:-build/release/shardsim}
 [ -x "$program" ] || { echo "build $program first: scripts/build.sh" >&2; exit 3; }
-SHARDSIM_DATA=scenarios "$program" validate --markdown docs/accuracy.md --record scenarios/validation/figures.json > /dev/null
+SHARDSIM_DATA="$PWD/scenarios" "$program" validate --markdown docs/accuracy.md --record scenarios/validation/figures.json > /dev/null
 git diff --stat -- docs/accuracy.md scenarios/validation/figures.json 2> /dev/null || true

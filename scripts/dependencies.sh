@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake pkg-config ninja-build libyaml-cpp-dev libfmt-dev nlohmann-json3-dev libboost-graph-dev libeigen3-dev libcli11-dev libspdlog-dev
-          libexpected-dev libjs-chart.js zlib1g-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev librapidcheck-dev)
+          libexpected-dev libtomlplusplus-dev libjs-chart.js zlib1g-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev librapidcheck-dev)
 for argument in "$@"; do
   case "$argument" in
     --test) packages+=(libxml2-utils python3-jsonschema) ;;

@@ -13,7 +13,7 @@ bool alike(const Tensor& a, const Tensor& b) {
   return (a.elements > Elements{}) == (b.elements > Elements{}) && a.dtype == b.dtype && a.producer == b.producer &&
          a.last_consumer == b.last_consumer && a.saved_by == b.saved_by && a.has_gradient == b.has_gradient &&
          a.gradient_dtype == b.gradient_dtype && a.core_attention == b.core_attention && a.kept_by_selective == b.kept_by_selective &&
-         a.fused_away == b.fused_away && a.logits == b.logits;
+         a.fused_away == b.fused_away && a.logits == b.logits && a.held == b.held && a.parameter_gradient == b.parameter_gradient;
 }
 
 bool alike(const Module& a, const Module& b) {

@@ -76,6 +76,9 @@ inline constexpr std::size_t module_work_count = 4;
 /// times, then the step. Calls `hooks` where a library would be called.
 void run_training_loop(Program& program, Hooks& hooks);
 
+/// By layer: it trains, or a layer before it does, so that its output needs a gradient.
+[[nodiscard]] std::vector<bool> layers_that_need_backward(const Model& model);
+
 /// Trainable parameters in the order in which their gradients become final in one backward: layers from last to first; a tied parameter
 /// at the earliest of its layers.
 [[nodiscard]] std::vector<ParameterId> arrival_order(const Model& model);

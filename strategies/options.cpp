@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace shardsim {
 namespace {
@@ -38,13 +37,14 @@ std::optional<Options::Value> value_or_nothing(std::optional<T> value) {
 }
 
 std::optional<Options::Value> read_value(const ConfigNode& node, const OptionSpec& spec, Problems& problems) {
-  constexpr double largest = std::numeric_limits<double>::max();
+  // Beyond any model or machine; products of two of them stay in 64 bits where one is a count of ranks.
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  constexpr double largest = 1e12;
   switch (spec.kind) {
     case OptionKind::boolean:
       return value_or_nothing(as_boolean(node, problems));
     case OptionKind::integer:
-      return value_or_nothing(
-          as_integer(node, problems, static_cast<std::int64_t>(std::ceil(spec.minimum)), std::numeric_limits<std::int64_t>::max()));
+      return value_or_nothing(as_integer(node, problems, static_cast<std::int64_t>(std::ceil(spec.minimum)), most));
     case OptionKind::number:
       return value_or_nothing(as_number(node, problems, spec.minimum, largest));
     case OptionKind::size:

@@ -54,6 +54,12 @@ const StrategyFacts& facts_of(std::string_view strategy) {
   return info->facts;
 }
 
+DType reduction_dtype(const Job& job) {
+  const StrategyEntry& entry = entry_of(job);
+  if (entry.reduction_dtype && job.strategy.semantics == Semantics::framework) return entry.reduction_dtype(job);
+  return job.training.precision.reduce.value_or(job.training.precision.gradients);
+}
+
 Problems check(const Job& job) {
   Problems problems;
   const StrategyEntry& entry = entry_of(job);
@@ -79,11 +85,15 @@ Schedule emit(const Job& job) {
   Schedule schedule = std::move(program.build).take();
   schedule.strategy = job.strategy.name;
   schedule.semantics = framework ? "framework" : "textbook";
-  schedule.library = framework ? entry.info.library : "the papers: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277)";
+  schedule.library = framework ? with_version(entry.info.library, entry.info.releases, job.strategy.version)
+                               : "the papers: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277)";
   if (framework && entry.differs_because) schedule.differs_because = entry.differs_because(job);
   if (const std::string muon = framework ? muon_differs(job) : ""; !muon.empty())
     schedule.differs_because += (schedule.differs_because.empty() ? "" : "; ") + muon;
   if (framework && entry.warnings) schedule.warnings = entry.warnings(job);
+  if (const std::string outside = outside_range(job.strategy.name, entry.info.releases, job.strategy.version);
+      framework && !outside.empty())
+    schedule.warnings.push_back(outside);
   schedule.world_size = job.world_size;
   schedule.rank = job.rank;
   schedule.micro_batches = job.training.gradient_accumulation_steps;

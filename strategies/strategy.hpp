@@ -11,6 +11,7 @@
 
 #include "models/model.hpp"
 #include "sim/schedule/schedule.hpp"
+#include "strategies/library_version.hpp"
 #include "strategies/options.hpp"
 
 namespace shardsim {
@@ -20,6 +21,7 @@ enum class Semantics : std::uint8_t { framework, textbook };
 struct StrategyChoice {
   std::string name = "fsdp2";
   Semantics semantics = Semantics::framework;
+  std::string version{};  ///< of the library, for its `semantics: framework`; empty: the newest that is recorded
   Options options{};
 };
 
@@ -74,8 +76,10 @@ struct StrategyFacts {
 /// One row of the table of strategies.
 struct StrategyInfo {
   std::string name{};
-  std::string summary{};  ///< one sentence
-  std::string library{};  ///< what `semantics: framework` models, with its version
+  std::string summary{};            ///< one sentence
+  std::string stack{};              ///< what it is usually run by: a name of scenarios/stacks
+  std::string library{};            ///< what `semantics: framework` models; "{}" is where its version stands
+  std::vector<Release> releases{};  ///< that changed it, oldest first
   std::vector<OptionSpec> options{};
   StrategyFacts facts{};
 };
@@ -84,6 +88,14 @@ struct StrategyInfo {
 [[nodiscard]] const StrategyInfo* find_strategy(std::string_view name);
 /// Of a strategy that is in the table; std::logic_error otherwise.
 [[nodiscard]] const StrategyFacts& facts_of(std::string_view strategy);
+
+/// The job's library is of this release or a newer one.
+[[nodiscard]] inline bool since(const Job& job, std::string_view version) {
+  return job.strategy.version.empty() || !older(job.strategy.version, version);
+}
+
+/// Dtype on the wire of gradient reductions: what the scenario says, else the library's default.
+[[nodiscard]] DType reduction_dtype(const Job& job);
 
 /// Combinations that the library forbids, and shard groups that do not divide the world, as problems; options without effect as warnings
 /// in the schedule.

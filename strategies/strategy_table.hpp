@@ -17,6 +17,8 @@ struct StrategyEntry {
   std::function<void(const Job&, Problems&)> check{};
   /// One line: why the framework's traffic differs from the textbook's for this job; empty where it does not.
   std::function<std::string(const Job&)> differs_because{};
+  /// Dtype on the wire of gradient reductions; none: training.precision's `reduce`, else that of the gradients.
+  std::function<DType(const Job&)> reduction_dtype{};
   /// Options that have no effect in this job, as sentences.
   std::function<std::vector<std::string>(const Job&)> warnings{};
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "strategies/checkpointing.hpp"
 #include "strategies/hooks.hpp"
 
 namespace shardsim {
@@ -111,14 +112,10 @@ class TrainingLoop {
   /// A layer needs a backward if it, or a layer before it, trains. PEFT with checkpointing makes the embedding's output require a
   /// gradient (enable_input_require_grads), which is why frozen layers after the first still run theirs.
   void find_backward_needs() {
-    const auto& layers = *model_.layers;
-    bool before = false;
-    for (const Layer& layer : layers) {
-      input_needs_gradient_.push_back(before);
-      before =
-          before || std::any_of(layer.parameters.begin(), layer.parameters.end(), [&](ParameterId p) { return model_.at(p).trainable; });
-      needs_backward_.push_back(before);
-    }
+    needs_backward_ = layers_that_need_backward(model_);
+    input_needs_gradient_ = needs_backward_;
+    input_needs_gradient_.pop_back();
+    input_needs_gradient_.insert(input_needs_gradient_.begin(), false);
   }
 
   [[nodiscard]] const Layer& layer(std::int32_t l) const { return (*model_.layers)[static_cast<std::size_t>(l)]; }
@@ -132,17 +129,7 @@ class TrainingLoop {
     return !program_.training().loss_in_model && l == layer_count() - 1 && layer(l).parameters.empty() && l > 0;
   }
 
-  [[nodiscard]] Checkpointing checkpointing(std::int32_t l) const {
-    const ActivationCheckpointing& ac = program_.training().checkpointing;
-    if (!type(l).block) return Checkpointing::none;
-    if (ac.every <= 1) return ac.kind;
-    return block_index(l) % ac.every == 0 ? ac.kind : Checkpointing::none;
-  }
-  [[nodiscard]] std::int32_t block_index(std::int32_t l) const {
-    std::int32_t index = 0;
-    for (std::int32_t i = 0; i < l; ++i) index += type(i).block ? 1 : 0;
-    return index;
-  }
+  [[nodiscard]] Checkpointing checkpointing(std::int32_t l) const { return checkpointing_of(program_.job, l); }
 
   // Tensors ------------------------------------------------------------------------------------------------------------------------
 
@@ -175,6 +162,7 @@ class TrainingLoop {
   // Forward ------------------------------------------------------------------------------------------------------------------------
 
   void forward() {
+    build_.call(HostCall::data_loading);
     hooks_.begin_forward(micro_batch_);
     for (std::int32_t l = 0; l < layer_count(); ++l) {
       if (outside(l)) hooks_.end_forward();
@@ -226,6 +214,7 @@ class TrainingLoop {
       const Module& module = kind.modules[static_cast<std::size_t>(m)];
       if (pass == Pass::recompute && checkpointing(l) == Checkpointing::selective_ops && module.kept_by_selective) continue;
       hooks_.pre_module_forward(l, m, pass);
+      if (is_called(l, m)) build_.call(HostCall::module);
       const ModulePlan& plan = plan_of(l, m);
       for (std::size_t t : plan.made) {
         const Tensor& tensor = kind.tensors[t];
@@ -239,6 +228,13 @@ class TrainingLoop {
         if (!kept(l, kind.tensors[t], pass)) release(buffers[t]);
       hooks_.post_module_forward(l, m, pass);
     }
+  }
+
+  /// Whether it is a module of its own to Python: those with parameters and activations are, sums and reshapes are not. Compiled code calls
+  /// no modules but the block itself.
+  [[nodiscard]] bool is_called(std::int32_t l, std::int32_t m) const {
+    const LayerType& kind = type(l);
+    return m == 0 || (!compile_ && !kind.modules[static_cast<std::size_t>(m)].parameters.empty());
   }
 
   void run(std::int32_t l, std::int32_t m, const char* verb, WorkId work, Pass pass, Bytes temporary) {
@@ -278,6 +274,7 @@ class TrainingLoop {
     const bool reentrant = kind == Checkpointing::full && program_.training().checkpointing.use_reentrant;
     const auto modules = static_cast<std::int32_t>(type(l).modules.size());
     reentrant ? hooks_.pre_recompute(l) : hooks_.pre_backward(l);
+    if (recomputes) build_.call(HostCall::checkpoint);
     if (recomputes) forward_modules(l, 0, modules, Pass::recompute);
     if (reentrant) {
       hooks_.post_recompute(l);
@@ -314,6 +311,8 @@ class TrainingLoop {
           tensor.has_gradient && materialised(tensor) && (tensor.producer >= 0 || input_needs_gradient_[static_cast<std::size_t>(l)]);
       if (wanted && !gradients[t].valid()) gradients[t] = allocate_tensor(l, tensor, "gradient", tensor.gradient_dtype, true);
     }
+    for (std::size_t t : plan.saved)
+      if (kind.tensors[t].parameter_gradient) release_saved(l, t);
     const bool trains = produce_gradients(l, module);
     run(l, m, "backward", backward_work(l, m, trains), Pass::backward, module.backward_temporary);
     for (std::size_t t : plan.made) release_gradient(l, t);
@@ -354,7 +353,8 @@ class TrainingLoop {
   /// A tensor that backward has used; a held input lives on.
   void release_saved(std::int32_t l, std::size_t t) {
     BufferId& buffer = buffers_[static_cast<std::size_t>(l)][t];
-    if (buffer.valid() && type(l).tensors[t].producer < 0 && hooks_.holds_input(l))
+    const Tensor& tensor = type(l).tensors[t];
+    if (buffer.valid() && (tensor.held || (tensor.producer < 0 && hooks_.holds_input(l))))
       held_.push_back(std::exchange(buffer, {}));
     else
       release(buffer);
@@ -418,6 +418,16 @@ std::array<Work, module_work_count> module_works(const Module& module) {
 }
 
 void run_training_loop(Program& program, Hooks& hooks) { TrainingLoop(program, hooks).run(); }
+
+std::vector<bool> layers_that_need_backward(const Model& model) {
+  std::vector<bool> needs;
+  bool before = false;
+  for (const Layer& layer : *model.layers) {
+    before = before || std::ranges::any_of(layer.parameters, [&](ParameterId p) { return model.at(p).trainable; });
+    needs.push_back(before);
+  }
+  return needs;
+}
 
 std::vector<ParameterId> arrival_order(const Model& model) {
   const Uses uses(model);

@@ -35,6 +35,7 @@ struct RankReport {
   std::vector<double> seconds;              ///< by step
   double gradient_difference = 0;
   std::uint64_t parameters_digest = 0;
+  std::vector<std::uint64_t> digest_sent, digest_received;  ///< by peer; empty where a library moves the bytes
   std::string counted_by;
   std::optional<PoolUse> pool;
   Bytes pool_high_water;  ///< that the schedule's buffers should come to there
@@ -80,6 +81,8 @@ std::string to_text(const RankReport& report) {
               {"seconds", report.seconds},
               {"gradient", difference},
               {"digest", report.parameters_digest},
+              {"digest_sent", report.digest_sent},
+              {"digest_received", report.digest_received},
               {"counted_by", report.counted_by},
               {"pool", to_json(report.pool)},
               {"pool_high_water", report.pool_high_water.value()}}
@@ -99,6 +102,8 @@ RankReport report_from(const std::string& text) {
   report.seconds = json.at("seconds").get<std::vector<double>>();
   report.gradient_difference = json.at("gradient").get<double>();
   report.parameters_digest = json.at("digest").get<std::uint64_t>();
+  report.digest_sent = json.at("digest_sent").get<std::vector<std::uint64_t>>();
+  report.digest_received = json.at("digest_received").get<std::vector<std::uint64_t>>();
   report.counted_by = json.at("counted_by").get<std::string>();
   report.pool = pool_from(json.at("pool"));
   report.pool_high_water = Bytes{json.at("pool_high_water").get<std::int64_t>()};
@@ -123,6 +128,10 @@ RankReport run_rank(Platform& platform, const Job& job, const ExecutionOptions& 
   report.sent = backend->traffic().sent();
   report.control = backend->control().sent();
   report.counted_by = backend->traffic().counted_by();
+  if (const WireDigests* digests = backend->traffic().digests()) {
+    report.digest_sent = digests->sent();
+    report.digest_received = digests->received();
+  }
   report.peak = machine.memory().peak;
   report.by_category = machine.memory().at_peak;
   report.highest = machine.memory().highest;
@@ -156,7 +165,18 @@ void add_predictions(ExecutionResult& result, const Platform& platform, const Jo
   }
 }
 
+/// Pairs of ranks between which something did not arrive as it was sent.
+std::vector<std::pair<int, int>> corrupted(const std::vector<RankReport>& reports) {
+  std::vector<std::pair<int, int>> pairs;
+  for (std::size_t from = 0; from < reports.size(); ++from)
+    for (std::size_t to = 0; to < reports[from].digest_sent.size(); ++to)
+      if (reports[from].digest_sent[to] != reports[to].digest_received.at(from))
+        pairs.emplace_back(static_cast<int>(from), static_cast<int>(to));
+  return pairs;
+}
+
 void add_measurements(ExecutionResult& result, const std::vector<RankReport>& reports, int steps) {
+  result.corrupted = corrupted(reports);
   result.losses.assign(static_cast<std::size_t>(steps), 0);
   result.step_seconds.assign(static_cast<std::size_t>(steps), 0);
   for (const RankReport& report : reports) {
@@ -190,7 +210,7 @@ bool PoolCheck::within() const {
 }
 
 bool ExecutionResult::agree() const {
-  return same_parameters && sent.equal() && control.equal() && peak.equal() && loss.within() && gradient.within() &&
+  return same_parameters && corrupted.empty() && sent.equal() && control.equal() && peak.equal() && loss.within() && gradient.within() &&
          std::all_of(pools.begin(), pools.end(), [](const PoolCheck& pool) { return pool.within(); });
 }
 
@@ -205,6 +225,11 @@ std::vector<std::string> cannot_execute(const Job& job) {
   for (const char* option :
        {"reduce_scatter_with_fp32_accumulation", "zero_quantized_weights", "zero_quantized_gradients", "mics_hierarchical_params_gather"})
     if (job.strategy.options.boolean(option, false)) reasons.push_back(std::string(option) + " is not executed: leave it out");
+  if (job.strategy.options.word("comm_hook", "none") == "powersgd")
+    reasons.emplace_back("comm_hook powersgd is not executed: leave it out");
+  const auto own_dtype = [&](const Parameter& p) { return p.dtype && *p.dtype != job.training.precision.parameters; };
+  if (std::any_of(job.model->parameters->begin(), job.model->parameters->end(), own_dtype))
+    reasons.emplace_back("adapters in another dtype than the model are not executed: leave out lora.dtype");
   if (job.world_size > 64) reasons.push_back(std::to_string(job.world_size) + " ranks are more than one machine runs (64)");
   return reasons;
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/execute/backends/backend.hpp"
@@ -49,8 +50,9 @@ struct ExecutionResult {
   std::vector<double> step_seconds;  ///< measured, by step: the slowest rank
   std::vector<double> reference_losses, losses;  ///< by step: mean over the global batch
   Closeness loss;
-  Closeness gradient;           ///< as the optimizer read it, relative to the largest element of its parameter
-  bool same_parameters = true;  ///< all ranks computed with the same bits of every parameter
+  Closeness gradient;                          ///< as the optimizer read it, relative to the largest element of its parameter
+  std::vector<std::pair<int, int>> corrupted;  ///< (from, to): a checksum of what was received is not that of what was sent
+  bool same_parameters = true;                 ///< all ranks computed with the same bits of every parameter
 
   [[nodiscard]] bool agree() const;
 };

@@ -2,12 +2,13 @@
 #include "calibrate/fit/gemm_fit.hpp"
 
 #include <Eigen/Dense>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "sim/costs/gemm_predictor.hpp"
+#include "sim/costs/products.hpp"
 
 namespace shardsim {
 namespace {
@@ -17,22 +18,24 @@ constexpr std::size_t most_gemm_points = 400;  // the fit has three parameters: 
 
 using Parameters = Eigen::Vector3d;  // logs of launch, efficiency, memory efficiency
 
-void apply(Gpu& gpu, const Parameters& p) {
-  gpu.gemm.launch = Seconds{std::exp(p[0])};
-  gpu.gemm.efficiency = std::min(1.0, std::exp(p[1]));
-  gpu.gemm.memory_efficiency = std::min(1.5, std::exp(p[2]));  // caches may beat DRAM
+void apply(GemmModel& gemm, const Parameters& p) {
+  // Noise of a busy machine can ask for a launch of nothing: no call takes less than tens of cycles.
+  gemm.launch = Seconds{std::clamp(std::exp(p[0]), 1e-8, 1e-2)};
+  gemm.efficiency = std::min(1.0, std::exp(p[1]));
+  gemm.memory_efficiency = std::min(1.5, std::exp(p[2]));  // caches may beat DRAM
 }
 
 class Problem3 {
  public:
-  Problem3(Gpu gpu, const GemmPoints& points, DType dtype) : gpu_(std::move(gpu)), points_(points), dtype_(dtype) {}
+  Problem3(const Gpu& gpu, GemmModel gemm, const GemmPoints& points, DType dtype)
+      : gpu_(gpu), gemm_(std::move(gemm)), points_(points), dtype_(dtype) {}
 
   Eigen::VectorXd residuals(const Parameters& p) {
-    apply(gpu_, p);
+    apply(gemm_, p);
     Eigen::VectorXd r(static_cast<Eigen::Index>(points_.size()));
     for (Eigen::Index i = 0; i < r.size(); ++i) {
       const auto& point = points_[static_cast<std::size_t>(i)];
-      r[i] = std::log(roofline(gpu_, {point.m, point.n, point.k, 1}, dtype_) / point.time);
+      r[i] = std::log(roofline(gpu_, gemm_, {point.m, point.n, point.k, 1}, dtype_) / point.time);
     }
     return r;
   }
@@ -77,34 +80,30 @@ class Problem3 {
   }
 
  private:
-  Gpu gpu_;
+  const Gpu& gpu_;
+  GemmModel gemm_;
   const GemmPoints& points_;
   DType dtype_;
 };
-
-std::array<double, 3> place_of(const GemmModel::Point& p) {
-  return {std::log(static_cast<double>(p.m)), std::log(static_cast<double>(p.n)), std::log(static_cast<double>(p.k))};
-}
 
 }  // namespace
 
 GemmModel fit_gemm(const Gpu& gpu, const GemmPoints& points, DType dtype) {
   const GemmPoints used = spread_out(points, most_gemm_points);
-  GemmModel best = gpu.gemm;
+  GemmModel best = dtype == DType::fp8 && gpu.gemm_fp8 ? *gpu.gemm_fp8 : gpu.gemm;
   best.table.clear();
   double best_cost = std::numeric_limits<double>::max();
   static constexpr std::array<std::pair<int, int>, 4> tiles{{{0, 0}, {128, 128}, {128, 256}, {256, 128}}};
   for (const auto& [m, n] : tiles) {
-    Gpu candidate = gpu;
-    candidate.gemm.tile_m = m;
-    candidate.gemm.tile_n = n;
-    candidate.gemm.table.clear();
+    GemmModel candidate = best;
+    candidate.tile_m = m;
+    candidate.tile_n = n;
     Parameters p(std::log(3e-6), std::log(0.75), std::log(0.75));
-    const double cost = Problem3(candidate, used, dtype).minimise(p);
+    const double cost = Problem3(gpu, candidate, used, dtype).minimise(p);
     if (cost >= best_cost) continue;
     best_cost = cost;
     apply(candidate, p);
-    best = candidate.gemm;
+    best = candidate;
   }
   return best;
 }
@@ -112,17 +111,17 @@ GemmModel fit_gemm(const Gpu& gpu, const GemmPoints& points, DType dtype) {
 GemmPoints spread_out(const GemmPoints& points, std::size_t count) {
   if (points.size() <= count) return points;
   std::vector<double> distance(points.size(), std::numeric_limits<double>::max());
+  std::vector<ShapeOfProduct> shapes;
+  shapes.reserve(points.size());
+  for (const auto& p : points) shapes.emplace_back(MatrixProduct{p.m, p.n, p.k, 1});
   GemmPoints taken;
   std::size_t next = 0;
   while (taken.size() < count) {
     taken.push_back(points[next]);
-    const auto from = place_of(points[next]);
+    const ShapeOfProduct from = shapes[next];
     std::size_t farthest = 0;
     for (std::size_t i = 0; i < points.size(); ++i) {
-      const auto at = place_of(points[i]);
-      double d = 0;
-      for (std::size_t axis = 0; axis < 3; ++axis) d += (at[axis] - from[axis]) * (at[axis] - from[axis]);
-      distance[i] = std::min(distance[i], d);
+      distance[i] = std::min(distance[i], shapes[i].squared_distance(from));
       if (distance[i] > distance[farthest]) farthest = i;
     }
     next = farthest;

@@ -168,6 +168,19 @@ std::vector<CollectiveSegment> fit_segments(const Samples& samples, int count) {
   return segments_of(lines, points, best);
 }
 
+std::vector<CollectiveSegment> rounded(std::vector<CollectiveSegment> segments) {
+  const auto digits = [](double value) {
+    if (value <= 0) return value;
+    const double scale = std::pow(10.0, 3 - std::floor(std::log10(value)));
+    return std::round(value * scale) / scale;
+  };
+  for (CollectiveSegment& segment : segments) {
+    segment.alpha = microseconds(digits(segment.alpha.base() * 1e6));
+    segment.algbw = ByteRate{digits(segment.algbw.base())};
+  }
+  return segments;
+}
+
 std::vector<CollectiveSegment> least_squares_line(const Samples& samples) {
   Eigen::MatrixXd a(static_cast<Eigen::Index>(samples.size()), 2);
   Eigen::VectorXd b(static_cast<Eigen::Index>(samples.size()));

@@ -17,6 +17,9 @@ inline constexpr int most_segments = 4;
 /// a segment being its largest size. `count` 0: chosen by the Bayesian information criterion. Fewer where points do not suffice.
 [[nodiscard]] std::vector<CollectiveSegment> fit_segments(const Samples& samples, int count = 0);
 
+/// The segments with four significant digits of each value, as people write them.
+[[nodiscard]] std::vector<CollectiveSegment> rounded(std::vector<CollectiveSegment> segments);
+
 /// One alpha-beta line by plain least squares on seconds. To show how bad it is for small sizes; no profile uses it.
 [[nodiscard]] std::vector<CollectiveSegment> least_squares_line(const Samples& samples);
 

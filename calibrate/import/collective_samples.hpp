@@ -37,6 +37,12 @@ class CollectiveSamples {
   std::map<Group, Measurements> groups_;
 };
 
+/// What was imported, a line a fit: collective, group, sizes, how well sizes predict each other, and what of the base it replaces.
+[[nodiscard]] std::vector<std::string> told(const Profile& base, const std::vector<CollectiveFit>& fits);
+
+/// Fits that claim more than the links of the profile carry: both figures.
+[[nodiscard]] std::vector<std::string> doubts(const Profile& profile, const std::vector<CollectiveFit>& fits);
+
 /// `base` with `fits` in place of its own of the same collective, ranks, nodes and algorithm.
 [[nodiscard]] Profile with_fits(Profile base, const std::vector<CollectiveFit>& fits);
 

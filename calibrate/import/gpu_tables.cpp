@@ -3,64 +3,89 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "calibrate/fit/statistics.hpp"
-#include "calibrate/import/nccl_tests_line.hpp"
-#include "sim/costs/gemm_predictor.hpp"
+#include "sim/costs/attention.hpp"
+#include "sim/costs/products.hpp"
 
 namespace shardsim {
 namespace {
 
-std::array<std::string_view, 4> cells_of(std::string_view line) {
-  std::array<std::string_view, 4> cells;
-  for (auto& cell : cells) {
-    const std::size_t comma = std::min(line.find(','), line.size());
-    cell = line.substr(0, comma);
-    line.remove_prefix(std::min(comma + 1, line.size()));
-    while (!cell.empty() && (cell.back() == '\r' || cell.back() == ' ')) cell.remove_suffix(1);
-  }
-  return cells;
+constexpr double largest_size = 1e12;
+
+std::int64_t whole(double value) { return static_cast<std::int64_t>(std::clamp(value, 0.0, largest_size)); }
+
+std::string errors_text(const std::vector<double>& errors) {
+  return fmt::format("median error {:.1f} %, p90 {:.1f} %", 100 * median(errors), 100 * percentile(errors, 0.9));
 }
 
 }  // namespace
 
-Result<GemmPoints> read_products(const Source& source, std::int64_t rows) {
-  const auto shared = std::make_shared<const Source>(source);
-  Problems problems;
+Result<GemmPoints> read_products(const Source& source, std::int64_t rows, const std::vector<RowFilter>& filters) {
+  const auto numbers = read_numbers(source, {"m", "n", "k", "time_us"}, filters);
+  if (!numbers) return tl::unexpected(numbers.error());
   GemmPoints points;
-  std::string_view rest = source.text;
-  for (int line = 1; !rest.empty(); ++line) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const auto cells = cells_of(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line == 1) {
-      if (cells != std::array<std::string_view, 4>{"m", "n", "k", "time_us"})
-        problems.add({shared, 1, 1}, "the header must be m,n,k,time_us");
-      continue;
-    }
-    if (cells[0].empty()) continue;
-    const auto m = nccl_tests::integer(cells[0]), n = nccl_tests::integer(cells[1]), k = nccl_tests::integer(cells[2]);
-    const auto time = nccl_tests::number(cells[3]);
-    if (!m || !n || !k || !time)
-      problems.add({shared, line, 1}, "expected three integers and a time in microseconds");
-    else if (*m >= std::max<std::int64_t>(rows, 1) && *n > 0 && *k > 0 && *time > 0)
-      points.push_back({*m, *n, *k, microseconds(*time)});
-  }
-  if (problems.empty() && points.size() < 3)
-    problems.add({shared, 0, 0}, fmt::format("fewer than three products with m of at least {}", rows));
-  if (!problems.empty()) return tl::unexpected(problems);
-  return points;
+  for (const auto& row : *numbers)
+    if (row[0] >= static_cast<double>(std::max<std::int64_t>(rows, 1)) && row[1] > 0 && row[2] > 0 && row[3] > 0)
+      points.push_back({whole(row[0]), whole(row[1]), whole(row[2]), microseconds(row[3])});
+  if (points.size() >= 3) return points;
+  Problems problems;
+  problems.add({std::make_shared<const Source>(source), 0, 0}, fmt::format("fewer than three products with m of at least {}", rows));
+  return tl::unexpected(std::move(problems));
 }
 
-Profile with_products(Profile base, const GemmPoints& points, std::size_t keep, const std::string& source) {
-  base.gpu.gemm = fit_gemm(base.gpu, points);
+Profile with_products(Profile base, const GemmPoints& points, std::size_t keep, const std::string& source, DType dtype) {
+  GemmModel fitted = fit_gemm(base.gpu, points, dtype);
   std::vector<double> errors;
-  for (const auto& p : points) errors.push_back(std::abs(roofline(base.gpu, {p.m, p.n, p.k, 1}, DType::bf16) / p.time - 1));
-  base.origins["gpu.gemm"] = fmt::format("fitted: {} products of {}, median error {:.1f} %, p90 {:.1f} %", points.size(), source,
-                                         100 * median(errors), 100 * percentile(errors, 0.9));
-  if (keep > 0) base.gpu.gemm.table = spread_out(points, keep);
+  for (const auto& p : points) errors.push_back(std::abs(roofline(base.gpu, fitted, {p.m, p.n, p.k, 1}, dtype) / p.time - 1));
+  std::string origin = fmt::format("fitted: {} products of {}, {}", points.size(), source, errors_text(errors));
+  if (keep > 0) {
+    fitted.table = spread_out(points, keep);
+    Gpu gpu = base.gpu;
+    (dtype == DType::fp8 ? gpu.gemm_fp8.emplace() : gpu.gemm) = fitted;
+    (dtype == DType::fp8 ? *gpu.gemm_fp8 : gpu.gemm).power_limit = 1;
+    const GemmPredictor predictor(gpu);
+    errors.clear();
+    for (const auto& p : points) errors.push_back(std::abs(predictor.time({p.m, p.n, p.k, 1}, dtype) / p.time - 1));
+    origin += fmt::format("; with the residuals of {} shapes {}", fitted.table.size(), errors_text(errors));
+  }
+  base.origins[dtype == DType::fp8 ? "gpu.gemm_fp8" : "gpu.gemm"] = origin;
+  if (dtype == DType::fp8)
+    base.gpu.gemm_fp8 = std::move(fitted);
+  else
+    base.gpu.gemm = std::move(fitted);
+  return base;
+}
+
+Result<AttentionPoints> read_attention(const Source& source, const std::vector<RowFilter>& filters) {
+  const auto numbers = read_numbers(source, {"batch", "sequence", "heads", "head_dim", "time_us"}, filters);
+  if (!numbers) return tl::unexpected(numbers.error());
+  AttentionPoints points;
+  for (const auto& row : *numbers)
+    if (*std::min_element(row.begin(), row.end()) > 0)
+      points.push_back({whole(row[0]), whole(row[1]), whole(row[2]), whole(row[3]), microseconds(row[4])});
+  if (!points.empty()) return points;
+  Problems problems;
+  problems.add({std::make_shared<const Source>(source), 0, 0}, "no row of attention that the filters let through");
+  return tl::unexpected(std::move(problems));
+}
+
+Profile with_attention(Profile base, const std::vector<AttentionPoints>& lists, const std::string& source) {
+  AttentionModel& model = base.gpu.attention;
+  model = fit_attention(base.gpu, lists.front());
+  std::vector<double> errors = attention_errors(base.gpu, lists.front());
+  const std::size_t points = lists.front().size();
+  std::string origin = fmt::format("fitted: forward of {} causal shapes of {}, {}", points, source, errors_text(errors));
+  for (std::size_t i = 1; i < lists.size(); ++i) {
+    const AttentionModel other = fit_attention(base.gpu, lists[i]);
+    const auto added = add_head_sizes(model, other);
+    if (!added.heads.empty())
+      origin += fmt::format("; head sizes {} as list {} has them, times {:.2f}", fmt::join(added.heads, ", "), i + 1, added.ratio);
+  }
+  base.origins["gpu.attention"] = origin;
   return base;
 }
 

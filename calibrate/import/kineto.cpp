@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "calibrate/import/nccl_tests_line.hpp"
 
@@ -39,6 +40,7 @@ std::int64_t element_size(const std::string& type) {
 struct NcclKernel {
   std::optional<Collective> collective;
   std::string algorithm = "unknown", protocol;
+  bool exchange = false;  // sends and receives: an all-to-all where its annotation says so
 };
 
 NcclKernel kernel_of(const std::string& name) {
@@ -52,6 +54,37 @@ NcclKernel kernel_of(const std::string& name) {
 }
 
 bool is_nccl_kernel(const std::string& name) { return name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel"); }
+
+/// The ranks of "[0, 8]" or of [0, 8]; nothing of "[0, 1, ..., 63]" beyond the first that are spelt out.
+std::vector<std::int64_t> ranks_in(const Json& args) {
+  std::vector<std::int64_t> ranks;
+  const auto found = args.find("Process Group Ranks");
+  if (found == args.end()) return ranks;
+  if (found->is_array()) {
+    for (const Json& rank : *found)
+      if (rank.is_number_integer()) ranks.push_back(rank.get<std::int64_t>());
+    return ranks;
+  }
+  if (!found->is_string()) return ranks;
+  std::string text = found->get<std::string>();
+  std::ranges::replace_if(
+      text, [](char c) { return c < '0' || c > '9'; }, ' ');
+  if (const auto gap = found->get_ref<const std::string&>().find("..."); gap != std::string::npos) text.resize(gap);
+  for (const std::string_view word : nccl_tests::words(text)) ranks.push_back(nccl_tests::integer(word).value_or(0));
+  return ranks;
+}
+
+/// Nodes that a group of `size` ranks touches, of which the first are known.
+std::int64_t nodes_of(const std::vector<std::int64_t>& ranks, std::int64_t size, std::int64_t per_node) {
+  if (ranks.size() < 2) return ceil_div(size, per_node);
+  std::set<std::int64_t> nodes;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto known = static_cast<std::int64_t>(ranks.size());
+    const std::int64_t rank = i < known ? ranks[static_cast<std::size_t>(i)] : ranks.back() + (i - known + 1) * (ranks[1] - ranks[0]);
+    nodes.insert(rank / per_node);
+  }
+  return static_cast<std::int64_t>(nodes.size());
+}
 
 /// The full buffer of a call whose input has `input` bytes.
 Bytes payload_of(Collective collective, Bytes input, std::int64_t ranks) {
@@ -73,6 +106,7 @@ Bytes input_bytes(const Json& args) {
 struct Annotation {
   std::optional<Collective> collective;
   Bytes input;
+  bool exchange = false;
 };
 
 class KinetoReader {
@@ -109,8 +143,10 @@ class KinetoReader {
     if (const auto info = root.find("distributedInfo"); info != root.end() && info->is_object())
       trace_.world_size = static_cast<std::int64_t>(number_in(*info, "world_size"));
     if (const auto devices = root.find("deviceProperties");
-        devices != root.end() && devices->is_array() && !devices->empty() && devices->front().is_object())
+        devices != root.end() && devices->is_array() && !devices->empty() && devices->front().is_object()) {
       trace_.gpu = text_in(devices->front(), "name");
+      if (devices->size() > 1) ranks_per_node_ = static_cast<std::int64_t>(devices->size());  // the GPUs that the process saw
+    }
   }
 
   void read_event(const Json& event) {
@@ -119,7 +155,8 @@ class KinetoReader {
     const auto found = event.find("args");
     const Json& args = found != event.end() && found->is_object() ? *found : none;
     if (category == "user_annotation" && name.starts_with("nccl:")) {
-      annotations_.push_back({nccl_tests::test_named_in(name).collective, input_bytes(args)});
+      const bool exchange = name.starts_with("nccl:send") || name.starts_with("nccl:recv") || name.starts_with("nccl:coalesced");
+      annotations_.push_back({nccl_tests::test_named_in(name).collective, input_bytes(args), exchange});
     } else if (category == "cpu_op" && (name == "aten::mm" || name == "aten::addmm")) {
       read_product(name, args);
     } else if (category == "kernel" && is_nccl_kernel(name)) {
@@ -130,12 +167,18 @@ class KinetoReader {
   }
 
   void read_nccl_kernel(const Json& event, const Json& args, const std::string& name) {
-    const NcclKernel kernel = kernel_of(name);
+    NcclKernel kernel = kernel_of(name);
+    kernel.exchange = name.find("SendRecv") != std::string::npos;
+    if (kernel.exchange) {
+      kernel.collective = nccl_tests::test_named_in(text_in(args, "Collective name")).collective;
+      kernel.algorithm = "unknown";  // the kernel's name has RING in it whatever it does
+      kernel.protocol.clear();
+    }
     const Seconds time = microseconds(number_in(event, "dur"));
     const std::int64_t ranks = args.contains("Group size") ? static_cast<std::int64_t>(number_in(args, "Group size")) : trace_.world_size;
     const auto elements = static_cast<std::int64_t>(std::max(number_in(args, "In msg nelems"), number_in(args, "Out msg nelems")));
     const Bytes stated{elements * element_size(text_in(args, "dtype"))};
-    calls_.push_back({kernel, stated, time, ranks});
+    calls_.push_back({kernel, stated, time, ranks, nodes_of(ranks_in(args), ranks, ranks_per_node_)});
   }
 
   void read_compute_kernel(const Json& event, const Json& args) {
@@ -165,7 +208,10 @@ class KinetoReader {
     std::size_t next = 0;
     std::int64_t unknown = 0;
     bool in_step = true;
-    for (const Call& call : calls_) {
+    for (Call& call : calls_) {
+      const bool annotated = call.kernel.exchange && call.stated == Bytes{} && next < annotations_.size();
+      if (annotated && annotations_[next].collective == Collective::all_to_all) call.kernel.collective = Collective::all_to_all;
+      if (annotated && annotations_[next].exchange) ++next;  // a send or receive of pipelines
       if (!call.kernel.collective) continue;
       Bytes payload = call.stated;
       if (payload == Bytes{}) {
@@ -177,8 +223,7 @@ class KinetoReader {
         ++unknown;
         continue;
       }
-      const CollectiveSamples::Group group{*call.kernel.collective, call.ranks, ceil_div(call.ranks, ranks_per_node_),
-                                           call.kernel.algorithm, call.kernel.protocol};
+      const CollectiveSamples::Group group{*call.kernel.collective, call.ranks, call.nodes, call.kernel.algorithm, call.kernel.protocol};
       trace_.collectives.push_back({group, payload, call.time});
     }
     if (unknown == 0) return;
@@ -192,7 +237,7 @@ class KinetoReader {
     NcclKernel kernel;
     Bytes stated;
     Seconds time;
-    std::int64_t ranks = 0;
+    std::int64_t ranks = 0, nodes = 1;
   };
 
   std::shared_ptr<const Source> source_;

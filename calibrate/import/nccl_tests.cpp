@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -125,8 +126,13 @@ class Finisher {
     find_ranks(table);
     if (table.ranks == 0) return leave_out("the number of ranks is not stated; give --ranks");
     if (table.ranks == 1) return leave_out("a run of one rank measures no communication");
-    find_nodes(table);
+    if (!table.network.empty() && facts_.nodes == 0 && table.rows.front().leading == 0)
+      return leave_out(fmt::format(
+          "NCCL's lines show a network between ranks ({}), and nothing says on how many nodes the ranks are; give --nodes", table.network));
+    if (const std::string wrong = settle_unit(table); !wrong.empty()) return leave_out(wrong);
+    find_nodes(table, log);
     check(table, log);
+    name_unused(table, log);
     return true;
   }
 
@@ -162,14 +168,55 @@ class Finisher {
     if (table.ranks > 0) table.assumptions.push_back(fmt::format("{} ranks from the rows", table.ranks));
   }
 
-  void find_nodes(NcclTestsTable& table) const {
+  void find_nodes(NcclTestsTable& table, NcclTestsLog& log) const {
     if (facts_.nodes > 0) table.nodes = facts_.nodes;
     if (table.nodes > 0) return;
     const std::int64_t leading = table.rows.front().leading;
     table.nodes = leading > 0 && table.ranks % leading == 0 ? leading : ceil_div(table.ranks, 8);
+    if (leading > 0) return table.assumptions.push_back(fmt::format("{} nodes from the first column", table.nodes));
     table.assumptions.push_back(
-        leading > 0 ? fmt::format("{} nodes from the first column", table.nodes)
-                    : fmt::format("{} node{}, at eight ranks on each; --nodes says otherwise", table.nodes, table.nodes == 1 ? "" : "s"));
+        fmt::format("{} node{}, at eight ranks on each; --nodes says otherwise", table.nodes, table.nodes == 1 ? "" : "s"));
+    log.warn(source_, table.rows.front().line,
+             "the log does not say on how many nodes its " + std::to_string(table.ranks) + " ranks ran: " + table.assumptions.back());
+  }
+
+  /// Until March 2019 times were printed in milliseconds. Bandwidths tell: they must follow from size and time. Where all of them are off
+  /// by another factor, nothing tells which of the columns is wrong.
+  static std::string settle_unit(NcclTestsTable& table) {
+    double least = std::numeric_limits<double>::max(), most = 0;
+    for (const NcclTestsRow& row : table.rows)
+      for (const NcclTestsTiming& side : {row.out_of_place, row.in_place}) {
+        if (!side.time || !side.algbw || *side.algbw < 1) continue;  // fewer digits tell nothing
+        const double factor = (row.size / *side.time).base() / 1e9 / *side.algbw;
+        least = std::min(least, factor);
+        most = std::max(most, factor);
+      }
+    constexpr double printed = 0.05;
+    const auto all_are = [&](double factor) { return least > factor * (1 - printed) && most < factor * (1 + printed); };
+    if (most == 0 || all_are(1) || most > least * (1 + 2 * printed)) return {};
+    if (!all_are(1000)) return fmt::format("every printed bandwidth is {:.3g} times what size and time give", 1 / std::sqrt(least * most));
+    for (NcclTestsRow& row : table.rows)
+      for (NcclTestsTiming* side : {&row.out_of_place, &row.in_place})
+        if (side->time) side->time = *side->time * 1000.0;
+    table.assumptions.emplace_back("times in milliseconds, as nccl-tests printed them before March 2019");
+    return {};
+  }
+
+  void name_unused(const NcclTestsTable& table, NcclTestsLog& log) const {
+    std::vector<std::string> sizes;
+    std::size_t empty = 0;
+    for (const NcclTestsRow& row : table.rows) {
+      if (row.size == Bytes{})
+        ++empty;
+      else if (!time_of(row))
+        sizes.push_back(std::to_string(row.size.value()));
+    }
+    if (!sizes.empty())
+      log.warn(source_, table.rows.front().line,
+               fmt::format("{} of {} rows are not used, for their time is N/A, nan or not above zero: {} B", sizes.size(),
+                           table.rows.size(), fmt::join(sizes, ", ")));
+    if (empty > 0)
+      log.warn(source_, table.rows.front().line, fmt::format("{} of {} rows are not used: their size is 0", empty, table.rows.size()));
   }
 
   void check(NcclTestsTable& table, NcclTestsLog& log) const {

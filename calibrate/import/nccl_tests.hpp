@@ -41,6 +41,7 @@ struct NcclTestsTable {
   std::string nccl_version;           ///< "2.29.7" where stated
   std::string algorithm = "unknown";  ///< ring, tree ... where NCCL_ALGO or NCCL's tuning log says so
   std::string protocol;
+  std::string network;                   ///< that NCCL's lines name where nothing says on how many nodes the ranks are
   bool one_device = false;               ///< several ranks share one GPU
   bool consistent = true;                ///< printed bandwidths follow from size, time and ranks
   std::vector<std::string> assumptions;  ///< what was not stated and how it was filled in

@@ -2,7 +2,9 @@
 // nccl-tests -J: {version, args, nccl_version, config{devices[...]}, results[{size, count, type, redop, root, out_of_place{...}, ...}]}.
 // The file is written as the run goes on, so that a cut file ends in the middle of it: results are taken object by object.
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "calibrate/import/nccl_tests_line.hpp"
 #include "calibrate/import/nccl_tests_text.hpp"
@@ -99,25 +101,38 @@ void read_results(const Source& source, NcclTestsLog& log, NcclTestsTable& table
   }
 }
 
+std::int64_t integer_after(std::string_view text, std::string_view key, std::int64_t otherwise) {
+  const std::size_t at = value_of(text, key);
+  if (at == std::string_view::npos) return otherwise;
+  return integer(text.substr(at, text.find_first_not_of("0123456789", at) - at)).value_or(otherwise);
+}
+
+/// nccl-tests lists one device a process, however many GPUs the process drives (-g, -t): ranks then rise by that many from entry to entry.
 void read_devices(std::string_view text, NcclTestsTable& table) {
   std::size_t at = value_of(text, "devices");
   if (at == std::string_view::npos || at >= text.size() || text[at] != '[') return;
-  std::vector<std::string> hosts;
+  std::int64_t entries = 0, last_rank = 0;
+  std::map<std::int64_t, std::set<std::string>> hosts_of_group;
   for (++at; at < text.size(); ++at) {
     at = text.find_first_of("{]", at);
     if (at == std::string_view::npos || text[at] == ']') break;
     const std::string_view object = object_at(text, at);
     const auto node = object.empty() ? Result<ConfigNode>(tl::unexpected(Problems{})) : read_json(Source{"device", std::string(object)});
     if (!node) break;
-    ++table.ranks;
+    ++entries;
+    last_rank = std::max(last_rank, static_cast<std::int64_t>(number_in(*node, "rank").value_or(0)));
+    const auto group = static_cast<std::int64_t>(number_in(*node, "group").value_or(0));
     for (const char* key : {"host", "hostname"})
-      if (const std::string host = text_in(*node, key); !host.empty() && std::ranges::find(hosts, host) == hosts.end())
-        hosts.push_back(host);
+      if (const std::string host = text_in(*node, key); !host.empty()) hosts_of_group[group].insert(host);
     for (const char* key : {"device_info", "name"})
       if (const ConfigNode* name = node->find(key)) table.gpu = name->text;
     at += object.size() - 1;
   }
-  table.nodes = static_cast<std::int64_t>(hosts.size());
+  const std::int64_t gpus = integer_after(text, "ngpus", 1) * integer_after(text, "nthreads", 1);
+  const bool one_a_rank = entries > 1 && last_rank + 1 == entries;
+  const auto groups = std::max<std::int64_t>(1, static_cast<std::int64_t>(hosts_of_group.size()));
+  table.ranks = (one_a_rank ? entries : entries * gpus) / groups;
+  for (const auto& [group, hosts] : hosts_of_group) table.nodes = std::max(table.nodes, static_cast<std::int64_t>(hosts.size()));
 }
 
 }  // namespace

@@ -34,9 +34,12 @@ std::string lower_letters(std::string_view text) {
   return out;
 }
 
-/// Length of "[12]" or "[1,0]<stdout>:" at the start of `text`; 0 if there is none.
+/// Length of "[12]" or "[1,0]<stdout>:" at the start of `text`, of "[1,mpirank:0,algo-1]<stdout>:", too; 0 if there is none.
 std::size_t label_length(std::string_view text) {
   if (text.empty() || text[0] != '[') return 0;
+  if (const std::size_t end = text.find(']'); end != std::string_view::npos && end < 80)
+    for (const std::string_view stream : {"<stdout>:", "<stderr>:"})
+      if (text.substr(end + 1).starts_with(stream)) return end + 1 + stream.size();
   std::size_t i = 1;
   while (i < text.size() && (is_digit(text[i]) || text[i] == ',')) ++i;
   if (i == 1 || i >= text.size() || text[i] != ']') return 0;
@@ -53,6 +56,29 @@ std::size_t srun_label_length(std::string_view text) {
   const std::size_t digits = i;
   while (i < text.size() && is_digit(text[i])) ++i;
   return i > digits && i < text.size() && text[i] == ':' && (i + 1 == text.size() || is_space(text[i + 1])) ? i + 1 : 0;
+}
+
+bool is_name(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_'; }
+
+/// Length of a host's name, "node07: ", before a comment or a row.
+std::size_t host_label_length(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size() && is_name(text[i])) ++i;
+  if (i == 0 || i + 1 >= text.size() || text[i] != ':' || !is_space(text[i + 1])) return 0;
+  std::size_t next = i + 1;
+  while (next < text.size() && is_space(text[next])) ++next;
+  return next < text.size() && (text[next] == '#' || is_digit(text[next])) ? i + 1 : 0;
+}
+
+/// Length of "2024-05-01T12:00:00.123Z " or "[pod/name/container] ".
+std::size_t collector_label_length(std::string_view text) {
+  if (text.size() > 20 && text[4] == '-' && text[7] == '-' && (text[10] == 'T' || text[10] == ' ') && text[13] == ':' &&
+      is_digit(text[0])) {
+    const std::size_t end = text.find(' ', 12);
+    return end == std::string_view::npos ? 0 : end + 1;
+  }
+  const std::size_t end = text.find("] ");
+  return text.starts_with("[pod/") && end != std::string_view::npos ? end + 2 : 0;
 }
 
 bool is_missing(std::string_view word) { return word == "N/A" || word == "nan" || word == "-nan" || word == "-"; }
@@ -127,7 +153,7 @@ std::optional<std::int64_t> integer(std::string_view word) {
 }
 
 std::string without_labels(std::string_view line) {
-  line.remove_prefix(srun_label_length(line));
+  for (const auto length : {collector_label_length, srun_label_length, host_label_length}) line.remove_prefix(length(line));
   std::string out;
   bool comment = false;  // device lines hold brackets of their own: labels are taken off before the '#' only
   for (std::size_t i = 0; i < line.size();) {
@@ -164,17 +190,36 @@ std::string version_text(std::string_view code) {
   return fmt::format("{}.{}.{}", value / major, value % major / 100, value % 100);
 }
 
-int columns_in_header(std::string_view line) {
+Header header_in(std::string_view line) {
   const auto w = words(line);
-  if (std::ranges::find(w, "size") == w.end() || std::ranges::find(w, "busbw") == w.end()) return 0;
+  const auto has = [&](std::string_view word) { return std::ranges::find(w, word) != w.end(); };
+  if (!(has("size") || has("bytes")) || !has("busbw")) return {};
   const auto is_time = [](std::string_view word) { return word == "time" || word == "cputime"; };
   const auto first = std::ranges::find_if(w, is_time);
-  if (first == w.end()) return 0;
+  if (first == w.end()) return {};
   const auto second = std::find_if(first + 1, w.end(), is_time);
-  return static_cast<int>(second - first);
+  return {static_cast<int>(second - first), second == w.end() ? 1 : 2};
 }
 
-std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, int columns) {
+std::optional<InfoLine> info_in(std::string_view line) {
+  const std::size_t info = line.find("NCCL INFO ");
+  const std::size_t colon = line.find(':');
+  if (info == std::string_view::npos || colon == std::string_view::npos || colon > info) return std::nullopt;
+  InfoLine result;
+  std::size_t begin = colon;
+  while (begin > 0 && is_name(line[begin - 1])) --begin;
+  result.host = std::string(line.substr(begin, colon - begin));
+  const auto w = words(line.substr(info));
+  for (std::size_t i = 0; i + 1 < w.size(); ++i) {
+    const std::int64_t value = integer(w[i + 1]).value_or(0);
+    if (w[i] == "nranks" || w[i] == "nRanks") result.ranks = value;
+    if (w[i] == "nNodes") result.nodes = value;
+    if (w[i] == "via" && w[i + 1].starts_with("NET/")) result.network = std::string(w[i + 1].substr(4, w[i + 1].find('/', 4) - 4));
+  }
+  return result;
+}
+
+std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, const Header& header) {
   const auto w = words(line);
   if (w.empty() || w[0].starts_with('#')) return NoRow{};
   const auto type = std::ranges::find_if(w, [](std::string_view word) { return size_of_type(word) > 0; });
@@ -196,11 +241,13 @@ std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, int colu
   auto next = static_cast<std::size_t>(at) + 1;
   if (next < w.size() && !number(w[next]) && !is_missing(w[next])) row.reduction = std::string(w[next++]);
   const auto values = values_after(w, next);
-  const std::size_t root = values.size() % 2;  // both sides have as many columns, so an odd number means that a root stands in front
-  const std::size_t side = (values.size() - root) / 2;
-  if (side < 4 || (columns > 0 && side != static_cast<std::size_t>(columns))) return CutRow{"values are missing at the end"};
+  const auto sides = static_cast<std::size_t>(header.sides), columns = static_cast<std::size_t>(header.columns);
+  // Both sides have as many columns, so an odd number means that a root stands in front; of a single side the header tells.
+  const std::size_t root = sides == 2 ? values.size() % 2 : values.size() > columns ? 1 : 0;
+  const std::size_t side = (values.size() - root) / sides;
+  if (side < 4 || (columns > 0 && side != columns)) return CutRow{"values are missing at the end"};
   row.out_of_place = timing(&values[root]);
-  row.in_place = timing(&values[root + side]);
+  if (sides == 2) row.in_place = timing(&values[root + side]);
   return row;
 }
 

@@ -29,7 +29,8 @@ struct TestName {
 [[nodiscard]] std::optional<double> number(std::string_view word);
 [[nodiscard]] std::optional<std::int64_t> integer(std::string_view word);
 
-/// The line without the labels of mpirun --tag-output ("[1,0]<stdout>:"), srun --label ("0: ", "[0]"), wherever they stand.
+/// The line without what launchers and log collectors put before it: mpirun --tag-output ("[1,0]<stdout>:", wherever it stands), srun
+/// --label ("0: ", "[0]"), pdsh and Slurm ("node07: "), kubectl --prefix ("[pod/a/b] ") and time stamps ("2024-05-01T12:00:00Z ").
 [[nodiscard]] std::string without_labels(std::string_view line);
 
 /// "#  Rank  0 Group  0 Pid  123 on host device  0 [0000:0a:00] NVIDIA H200".
@@ -42,14 +43,26 @@ struct Device {
 /// NCCL's version code as people write it: "22907" -> "2.29.7". Empty if it is no such code.
 [[nodiscard]] std::string version_text(std::string_view code);
 
-/// Columns of one side, from the header line: 4 (time algbw busbw wrong), 5 (copybw), 8 (per-iteration statistics); 0 if it is no header.
-[[nodiscard]] int columns_in_header(std::string_view line);
+/// The header of a table. Columns of one side: 4 (time algbw busbw wrong), 5 (copybw), 8 (per-iteration statistics); 0 if it is no header.
+struct Header {
+  int columns = 0;
+  int sides = 2;  ///< out of place and in place; one with -O of rccl-tests
+};
+[[nodiscard]] Header header_in(std::string_view line);
 
 struct NoRow {};
 struct CutRow {
   std::string why;
 };
-/// `columns`: of one side, 0 if no header was seen.
-[[nodiscard]] std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, int columns);
+/// `header`: columns are 0 if none was seen.
+[[nodiscard]] std::variant<NoRow, CutRow, NcclTestsRow> row_in(std::string_view line, const Header& header);
+
+/// "host:pid:tid [device] NCCL INFO ...": what NCCL says of the run.
+struct InfoLine {
+  std::string host;
+  std::int64_t ranks = 0, nodes = 0;  ///< of the communicator, where the line tells
+  std::string network;                ///< "OFI", "IB", "Socket": that a channel between ranks goes by
+};
+[[nodiscard]] std::optional<InfoLine> info_in(std::string_view line);
 
 }  // namespace shardsim::nccl_tests

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/import/nccl_tests_text.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -47,7 +49,8 @@ class Reader {
       read_preamble(line);
       return;
     }
-    const auto row = row_in(line, columns_);
+    if (const auto info = info_in(line)) return read_info(*info);
+    const auto row = row_in(line, header_);
     if (const auto* cut = std::get_if<CutRow>(&row)) log_.warn(source_, number_of_line, "row is cut and left out: " + cut->why);
     if (const auto* complete = std::get_if<NcclTestsRow>(&row)) {
       table_.rows.push_back(*complete);
@@ -66,9 +69,9 @@ class Reader {
     if (starts_test) table_.test = test_named_in(line).name;
     if (device) devices_.push_back(*device);
     if (const std::string version = version_text(value_after(line, "nccl-library=")); !version.empty()) table_.nccl_version = version;
-    if (const int columns = columns_in_header(line); columns > 0) {
+    if (const Header header = header_in(line); header.columns > 0) {
       if (!table_.rows.empty()) split();
-      columns_ = columns;
+      header_ = header;
     }
     if (table_.test.empty() && comment_name_.empty()) comment_name_ = test_named_by_a_word_of(line).name;
   }
@@ -85,6 +88,13 @@ class Reader {
     protocols_.insert(lower(value_after(line, "proto ")));
   }
 
+  void read_info(const InfoLine& line) {
+    info_hosts_.insert(line.host);
+    info_.ranks = std::max(info_.ranks, line.ranks);
+    info_.nodes = std::max(info_.nodes, line.nodes);
+    if (!line.network.empty()) info_.network = line.network;
+  }
+
   /// A header without a preamble repeats a run on the same devices.
   void split() {
     const auto devices = devices_;
@@ -99,13 +109,14 @@ class Reader {
     if (!table_.rows.empty()) log_.tables.push_back(std::move(table_));
     table_ = {};
     devices_.clear();
-    columns_ = 0;
+    header_ = {};
     comment_name_.clear();
   }
 
   void describe() {
     if (table_.test.empty()) table_.test = comment_name_;
     describe_devices();
+    describe_by_info();
     static const std::set<std::string> known_algorithms{"ring", "tree", "nvls", "pat"}, known_protocols{"simple", "ll", "ll128"};
     if (algorithms_.size() == 1 && known_algorithms.contains(*algorithms_.begin())) table_.algorithm = *algorithms_.begin();
     if (protocols_.size() == 1 && known_protocols.contains(*protocols_.begin())) table_.protocol = *protocols_.begin();
@@ -117,23 +128,50 @@ class Reader {
   void describe_devices() {
     if (devices_.empty()) return;
     std::int64_t last_rank = 0, per_node = 0;
-    std::set<std::int64_t> groups;
-    std::map<std::string, std::int64_t> hosts;
+    std::map<std::int64_t, std::set<std::string>> hosts_of_group;
+    std::map<std::int64_t, std::set<std::string>> hosts_of_rank;
+    std::set<std::string> hosts;
     std::set<std::tuple<std::string, std::int64_t, std::string>> gpus;
     for (const Device& d : devices_) {
       last_rank = std::max(last_rank, d.rank);
       per_node = std::max(per_node, d.index + 1);
-      groups.insert(d.group);
-      ++hosts[d.host];
+      hosts_of_group[d.group].insert(d.host);
+      hosts_of_rank[d.rank].insert(d.host);
+      hosts.insert(d.host);
       gpus.insert({d.host, d.index, d.bus});
     }
-    const auto listed = static_cast<std::int64_t>(devices_.size());
-    table_.ranks = (last_rank + 1) / static_cast<std::int64_t>(groups.size());
+    const auto listed = static_cast<std::int64_t>(hosts_of_rank.size());
+    const auto groups = static_cast<std::int64_t>(hosts_of_group.size());
+    table_.ranks = (last_rank + 1) / groups;
     table_.gpu = devices_.back().name;
-    table_.one_device = listed > 1 && gpus.size() == 1;
-    if (groups.size() > 1) return;
-    table_.nodes =
-        listed == last_rank + 1 || hosts.size() > 1 ? static_cast<std::int64_t>(hosts.size()) : ceil_div(last_rank + 1, per_node);
+    table_.one_device = devices_.size() > 1 && gpus.size() == 1;
+    const std::size_t copies = hosts_of_rank.begin()->second.size();
+    if (copies > 1) {
+      // Every host counts its ranks from zero: a binary without MPI was started on each, and none knows of the others.
+      table_.nodes = 1;
+      table_.assumptions.push_back(
+          fmt::format("{} copies of the test that were started side by side, without MPI, each on a host of its own", copies));
+    } else if (groups > 1) {
+      std::size_t most = 0;
+      for (const auto& [group, on] : hosts_of_group) most = std::max(most, on.size());
+      table_.nodes = static_cast<std::int64_t>(most);
+      table_.assumptions.push_back(fmt::format("{} groups at once (NCCL_TESTS_SPLIT)", groups));
+    } else {
+      const bool whole = listed == last_rank + 1 || hosts.size() > 1;
+      table_.nodes = whole ? static_cast<std::int64_t>(hosts.size()) : ceil_div(last_rank + 1, per_node);
+    }
+  }
+
+  /// Without a device list NCCL's own lines tell, where NCCL_DEBUG=INFO was set.
+  void describe_by_info() {
+    if (table_.ranks == 0 && info_.ranks > 1) table_.ranks = info_.ranks;
+    if (table_.nodes == 0 && info_.nodes > 0) table_.nodes = info_.nodes;
+    if (table_.nodes == 0 && info_hosts_.size() > 1) table_.nodes = static_cast<std::int64_t>(info_hosts_.size());
+    if (table_.nodes == 0 && !info_.network.empty()) table_.network = info_.network;
+    if (!table_.rows.empty()) {
+      info_ = {};
+      info_hosts_.clear();
+    }
   }
 
   std::shared_ptr<const Source> source_;
@@ -142,7 +180,9 @@ class Reader {
   std::vector<Device> devices_;
   std::set<std::string> algorithms_, protocols_;
   std::string comment_name_;
-  int columns_ = 0;
+  Header header_;
+  InfoLine info_;
+  std::set<std::string> info_hosts_;
 };
 
 }  // namespace

@@ -5,20 +5,25 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <sstream>
 
+#include "sim/costs/collectives/nccl_system.hpp"
+#include "sim/costs/collectives/ring_packing.hpp"
+
 namespace shardsim {
 namespace {
 
-// Bus bandwidth that NCCL's search gives a link (src/graph/topo.h): NVLink 3 and 4 by the number of links that a GPU has.
-constexpr double nvlink3_gbs = 20, nvlink4_gbs = 20.6, pcie_gbs = 12, host_bridge_gbs = 10;
+// Bus bandwidth that NCCL's search gives a link (src/graph/topo.h): up to NVLink 3, NVLink 4 and NVLink 5.
+constexpr double nvlink3_gbs = 20, nvlink4_gbs = 20.6, nvlink5_gbs = 40.1, host_bridge_gbs = 10;
+constexpr double gen4_slot_gbs = 27.2, gen5_slot_gbs = 54.4;  // 85 % of x16
+constexpr double ring_share_of_slot = 0.75;                   // two L40S below one switch: 20 of 27 GB/s (aiconfigurator)
+constexpr double same_fabric = 0.25;                          // derived rings are within 6 % of those measured on HGX boards
+constexpr int most_nvlinks = 18;                              // of one GPU (Hopper, Blackwell)
 
 bool is_gpu(const std::string& word) { return word.starts_with("GPU") && word.size() > 3 && word[3] >= '0' && word[3] <= '9'; }
-bool is_nic(const std::string& word) {
-  return (word.starts_with("NIC") && word.size() > 3) || word.starts_with("mlx5_") || word.starts_with("rdma") || word.starts_with("bnxt_");
-}
 
 /// nvidia-smi underlines the header and colours nothing else, but copies keep the escape sequences.
 std::string without_escapes(const std::string& line) {
@@ -41,8 +46,13 @@ std::vector<std::string> words_of(const std::string& line) {
 }
 
 bool is_connection(const std::string& word) {
-  static const std::vector<std::string> others{"X", "PIX", "PXB", "PXN", "PHB", "NODE", "SYS", "SOC", "C2C"};
-  return word.starts_with("NV") || std::ranges::find(others, word) != others.end();
+  static const std::vector<std::string> others{"X", "PIX", "PXB", "PXN", "PHB", "NODE", "SYS", "SOC", "C2C", "N/A"};
+  return nvlinks_of(word) > 0 || std::ranges::find(others, word) != others.end();
+}
+
+std::string wrong_word(const std::string& word) {
+  if (!word.starts_with("NV")) return fmt::format("'{}' is no kind of connection", word);
+  return fmt::format("'{}': a GPU has 1 to {} NVLinks, NV1 to NV{}", word, most_nvlinks, most_nvlinks);
 }
 
 class TopologyReader {
@@ -65,17 +75,18 @@ class TopologyReader {
 
  private:
   void read_line(const std::vector<std::string>& words, int line) {
-    if (words.empty() || !(is_gpu(words[0]) || is_nic(words[0]))) return;
+    if (words.empty() || !is_gpu(words[0])) return;  // rows of NICs repeat the columns
     if (columns_.empty()) {
       if (words.size() > 1 && is_connection(words[1])) return problems_.add({source_, line, 1}, "a row stands before the header");
-      for (const std::string& word : words)
-        if (is_gpu(word) || is_nic(word)) columns_.push_back(word);
-      for (const std::string& word : columns_)
-        if (is_nic(word)) topology_.nics.push_back(word);
+      // Devices by any name (mlx4_0, hfi1_0, rdmap16s27) up to the columns that tell of CPUs.
+      for (const std::string& word : words) {
+        if (word == "CPU" || word == "NUMA") break;
+        columns_.push_back(word);
+        if (!is_gpu(word)) topology_.nics.push_back(word);
+      }
       return;
     }
-    if (!is_gpu(words[0]) || words.size() < 2 || words[1] == "=" || words[1] == ":")
-      return;  // NIC rows repeat the columns; legends explain
+    if (words.size() < 2 || words[1] == "=" || words[1] == ":") return;  // a legend
     if (words.size() < columns_.size() + 1)
       return problems_.add({source_, line, 1},
                            fmt::format("the row has {} values where the header has {}", words.size() - 1, columns_.size()));
@@ -83,7 +94,7 @@ class TopologyReader {
     topology_.between_gpus.emplace_back();
     topology_.gpu_to_nic.emplace_back();
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (!is_connection(words[i + 1])) problems_.add({source_, line, 1}, fmt::format("'{}' is no kind of connection", words[i + 1]));
+      if (!is_connection(words[i + 1])) problems_.add({source_, line, 1}, wrong_word(words[i + 1]));
       (is_gpu(columns_[i]) ? topology_.between_gpus : topology_.gpu_to_nic).back().push_back(words[i + 1]);
     }
   }
@@ -94,33 +105,61 @@ class TopologyReader {
   NodeTopology topology_;
 };
 
-struct Ring {
-  ByteRate bandwidth;
+/// Of one NVLink, by the base's GPU; else by their number, which Hopper and Blackwell share.
+double nvlink_gbs(const NodeTopology& topology, const Gpu& gpu) {
+  if (!gpu.name.empty() && nccl_generation_of(gpu.name) == NcclGeneration::blackwell) return nvlink5_gbs;
+  return topology.fewest_nvlinks() >= most_nvlinks ? nvlink4_gbs : nvlink3_gbs;
+}
+
+struct Derived {
+  ByteRate rate;
   std::string origin;
 };
 
-/// Of one NVLink: GPUs with 18 of them are of the fourth generation.
-double nvlink_gbs(const NodeTopology& topology) { return topology.fewest_nvlinks() >= 18 ? nvlink4_gbs : nvlink3_gbs; }
+/// A device's slot: the base's, else that of the machines that have so many NVLinks.
+Derived slot_of(const NodeTopology& topology, const Gpu& gpu) {
+  if (gpu.host_link > ByteRate{}) return {gpu.host_link, {}};
+  if (topology.fewest_nvlinks() >= most_nvlinks) return {ByteRate{gen5_slot_gbs * 1e9}, "derived: PCIe Gen5 x16 beside 18 NVLinks"};
+  return {ByteRate{gen4_slot_gbs * 1e9}, "assumed: PCIe Gen4 x16"};
+}
 
-Ring ring_of(const NodeTopology& topology) {
+Derived ring_of(const NodeTopology& topology, double nvlink, ByteRate slot) {
   const int links = topology.fewest_nvlinks();
-  if (links > 0) {
-    const double each = nvlink_gbs(topology);
-    return {ByteRate{links * each * 1e9}, fmt::format("derived: {} NVLinks x {} GB/s, what NCCL's search gives a link", links, each)};
-  }
+  if (topology.has_nvswitch())
+    return {ByteRate{links * nvlink * 1e9}, fmt::format("derived: {} NVLinks x {} GB/s, what NCCL's search gives a link", links, nvlink)};
+  CableMatrix cables(topology.gpus.size(), std::vector<ByteRate>(topology.gpus.size()));
+  for (std::size_t i = 0; i < cables.size(); ++i)
+    for (std::size_t j = 0; j < cables.size(); ++j)
+      if (i != j)
+        cables[i][j] = ByteRate{nvlink * 1e9 * std::min(nvlinks_of(topology.between_gpus[i][j]), nvlinks_of(topology.between_gpus[j][i]))};
+  if (const ByteRate rings = packed_rings(cables); rings > ByteRate{})
+    return {rings, fmt::format("derived: rings over NVLinks of {} GB/s, packed into the mesh", nvlink)};
   for (const auto& row : topology.between_gpus)
     for (const std::string& word : row)
       if (word == "PHB" || word == "NODE" || word == "SYS" || word == "SOC")
         return {ByteRate{host_bridge_gbs * 1e9}, "assumed: 10 GB/s through the host bridge (" + word + "); measure it"};
-  return {ByteRate{pcie_gbs * 1e9}, "assumed: 12 GB/s, PCIe Gen3 x16 below one switch; measure it"};
+  return {slot * ring_share_of_slot, "assumed: three quarters of a slot, below one PCIe switch; measure it"};
+}
+
+bool beside_it(const std::string& word) { return word == "PIX" || word == "PXB"; }
+
+/// Times of another fabric are not this machine's.
+void drop_foreign_times(Profile& profile, bool other_fabric, bool other_nodes, std::vector<std::string>& notes) {
+  const auto foreign = [&](const CollectiveFit& fit) { return other_fabric || (other_nodes && fit.nodes > 1); };
+  const auto dropped = std::erase_if(profile.collectives, foreign);
+  if (dropped > 0)
+    notes.push_back(fmt::format("{} measured collectives of the base are left out: they were taken on another fabric", dropped));
 }
 
 }  // namespace
 
+bool NodeTopology::has_nvswitch() const { return fewest_nvlinks() * (static_cast<int>(gpus.size()) - 1) > most_nvlinks; }
+
 int nvlinks_of(const std::string& word) {
+  if (!word.starts_with("NV") || word.size() < 3 || word[2] < '1' || word[2] > '9') return 0;
   int count = 0;
-  if (word.starts_with("NV")) std::from_chars(word.data() + 2, word.data() + word.size(), count);
-  return count;
+  const auto [end, error] = std::from_chars(word.data() + 2, word.data() + word.size(), count);
+  return error == std::errc{} && end == word.data() + word.size() && count <= most_nvlinks ? count : 0;
 }
 
 int NodeTopology::fewest_nvlinks() const {
@@ -133,22 +172,51 @@ int NodeTopology::fewest_nvlinks() const {
 
 Result<NodeTopology> read_topology(const Source& source) { return TopologyReader(source).read(); }
 
-Profile with_topology(Profile base, const NodeTopology& topology, const std::string& source) {
-  base.node.gpus = static_cast<std::int32_t>(topology.gpus.size());
-  base.origins["node.gpus"] = "nvidia-smi topo -m, " + source;
-  if (!topology.nics.empty()) {
-    base.network.nics_per_node = static_cast<std::int32_t>(topology.nics.size());
-    base.origins["network.nics_per_node"] = "nvidia-smi topo -m, " + source;
+std::vector<std::string> leave_out_far_nics(NodeTopology& topology) {
+  std::vector<bool> beside(topology.nics.size(), false);
+  for (const auto& row : topology.gpu_to_nic)
+    for (std::size_t i = 0; i < row.size(); ++i) beside[i] = beside[i] || beside_it(row[i]);
+  std::vector<std::string> left_out;
+  if (std::ranges::find(beside, true) == beside.end()) return left_out;
+  for (std::size_t i = beside.size(); i-- > 0;) {
+    if (beside[i]) continue;
+    left_out.insert(left_out.begin(), topology.nics[i]);
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    topology.nics.erase(topology.nics.begin() + at);
+    for (auto& row : topology.gpu_to_nic) row.erase(row.begin() + at);
   }
+  return left_out;
+}
+
+ImportedTopology with_topology(Profile base, NodeTopology topology, const std::string& source) {
+  ImportedTopology imported;
+  const std::string origin = "nvidia-smi topo -m, " + source;
+  if (const auto far = leave_out_far_nics(topology); !far.empty())
+    imported.notes.push_back(
+        fmt::format("{} left out: no GPU stands beside them, as beside the others (storage or management)", fmt::join(far, ", ")));
+  const auto gpus = static_cast<std::int32_t>(topology.gpus.size()), nics = static_cast<std::int32_t>(topology.nics.size());
+  const bool other_nodes = base.node.gpus != gpus || (nics > 0 && base.network.nics_per_node != nics);
+  base.node.gpus = gpus;
+  base.origins["node.gpus"] = origin;
+  if (nics > 0) {
+    base.network.nics_per_node = nics;
+    base.origins["network.nics_per_node"] = origin;
+  }
+  const double nvlink = nvlink_gbs(topology, base.gpu);
+  const Derived slot = slot_of(topology, base.gpu);
+  if (!slot.origin.empty()) imported.notes.push_back("slots: " + slot.origin);
   if (!base.topology) base.topology = Topology{};
-  const ByteRate slot = base.gpu.host_link > ByteRate{} ? base.gpu.host_link : ByteRate{pcie_gbs * 1e9};
-  base.topology->node_links = links_of(topology, ByteRate{nvlink_gbs(topology) * 1e9}, slot);
-  base.origins["topology.node_links"] = "nvidia-smi topo -m, " + source + "; bandwidths as NCCL expects them";
-  if (base.node.ring_bandwidth > ByteRate{} && topology.fewest_nvlinks() > 0) return base;
-  const Ring ring = ring_of(topology);
-  base.node.ring_bandwidth = ring.bandwidth;
-  base.origins["node.ring_bandwidth"] = ring.origin;
-  return base;
+  base.topology->node_links = links_of(topology, ByteRate{nvlink * 1e9}, slot.rate);
+  base.origins["topology.node_links"] = origin + "; bandwidths as NCCL expects them";
+  const Derived ring = ring_of(topology, nvlink, slot.rate);
+  const bool other_fabric = std::abs(base.node.ring_bandwidth / ring.rate - 1) > same_fabric;
+  drop_foreign_times(base, other_fabric, other_nodes, imported.notes);
+  if (other_fabric) {
+    base.node.ring_bandwidth = ring.rate;
+    base.origins["node.ring_bandwidth"] = ring.origin;
+  }
+  imported.profile = std::move(base);
+  return imported;
 }
 
 }  // namespace shardsim

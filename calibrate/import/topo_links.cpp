@@ -11,7 +11,6 @@ namespace shardsim {
 namespace {
 
 constexpr ByteRate host_bridge{10e9};  // NCCL src/graph/topo.h: what it expects through a CPU, and between sockets
-constexpr int most_nvlinks = 18;       // of one GPU (Hopper, Blackwell): more to all peers together is a switch
 
 bool below_one_switch(const std::string& word) { return word == "PIX" || word == "PXB"; }
 bool below_one_host(const std::string& word) { return below_one_switch(word) || word == "PHB" || word == "NODE"; }
@@ -44,11 +43,11 @@ std::string device(const NodeTopology& topology, std::size_t i) {
   return i < topology.gpus.size() ? fmt::format("gpu{}", i) : fmt::format("nic{}", i - topology.gpus.size());
 }
 
-/// A switch where every pair has more links than a GPU has ports for all peers; else cables from GPU to GPU.
+/// A switch, or cables from GPU to GPU.
 void add_nvlinks(const NodeTopology& topology, ByteRate each, std::vector<TopologyLinks>& links) {
   const auto gpus = static_cast<int>(topology.gpus.size());
   const int fewest = topology.fewest_nvlinks();
-  if (fewest * (gpus - 1) > most_nvlinks) {
+  if (topology.has_nvswitch()) {
     links.push_back({fmt::format("gpu[0-{}]", gpus - 1), "nvswitch0", each * fewest, {}, Wiring::all});
     return;
   }

@@ -98,7 +98,7 @@ void time_here(const NcclRounds& plan, const NcclOptions& options, int devices, 
 /// at each sample.
 void time_together(const NcclRounds& plan, const NcclOptions& options, const Launch& launch, CollectiveSamples& samples,
                    const Progress& progress) {
-  const std::unique_ptr<execute::Line> line = meet(launch);
+  const std::unique_ptr<execute::Line> line = meet(launch, meeting_point(launch, process_environment()));
   const std::vector<std::string> hosts = line->gather(host_name());
   const std::string origin = "measured: calibrate nccl, NCCL " + gpu::nccl_version() + ", a process for each GPU, " + launch.launcher;
   const bool first = launch.rank == 0;

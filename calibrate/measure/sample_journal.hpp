@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a calibration has measured so far, kept beside the profile it will write: an interrupted run loses nothing, and the next one of
+// What a calibration has measured so far, kept next to the profile it will write: an interrupted run loses nothing, and the next one of
 // the same job goes on from there. Shared by `calibrate local`, `mpi`, `cuda` and `nccl`.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "sim/base/journal.hpp"
+
 namespace shardsim {
 
-/// Lines of text in the caller's own words. Each is on disk when add() returns, whole or not at all: a run may be killed at any moment.
+/// Lines of text in the caller's own words. Each is on disk when add() returns: a run may be killed at any moment.
 class SampleJournal {
  public:
   /// Keeps nothing.
@@ -16,11 +19,6 @@ class SampleJournal {
   /// `path`: the journal; empty: keeps nothing. `job`: what is measured on which machine, in one line; lines of another job are dropped.
   /// A path that cannot be written is an EnvironmentError.
   SampleJournal(const std::string& path, const std::string& job);
-  ~SampleJournal();
-  SampleJournal(SampleJournal&& other) noexcept;
-  SampleJournal& operator=(SampleJournal&& other) noexcept;
-  SampleJournal(const SampleJournal&) = delete;
-  SampleJournal& operator=(const SampleJournal&) = delete;
 
   /// What an interrupted run of the same job left, in the order measured.
   [[nodiscard]] const std::vector<std::string>& earlier() const { return earlier_; }
@@ -30,8 +28,7 @@ class SampleJournal {
   void add(const std::string& line);
 
  private:
-  std::string path_;
-  int file_ = -1;
+  std::unique_ptr<Journal> journal_;
   std::vector<std::string> earlier_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/ranks/launch.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -14,10 +15,12 @@ struct Names {
   const char *launcher, *rank, *ranks, *local_rank;
   const char* marker;  ///< set only where ranks were started: in a batch script Slurm sets most variables too
 };
+// A launcher inside a Slurm allocation says more than the allocation: Slurm comes last.
 constexpr Names launchers[]{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_SIZE"},
+    {"mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE"},
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"}};
 
 std::optional<int> number_of(const Environment& environment, std::string_view name) {
@@ -26,7 +29,7 @@ std::optional<int> number_of(const Environment& environment, std::string_view na
   int value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc() || end != text->data() + text->size() || value < 0)
-    throw EnvironmentError(std::string(name) + "=" + printable(*text) + " is no number of ranks");
+    throw EnvironmentError(std::string(name) + "=" + printable(*text) + " is not a number of ranks");
   return value;
 }
 
@@ -42,26 +45,17 @@ int port_of_job(const Environment& environment) {
   return 29'431;
 }
 
-void find_meeting_place(Launch& launch, const Environment& environment) {
-  const auto port = number_of(environment, "MASTER_PORT");
-  launch.port = port.value_or(port_of_job(environment));
-  // torchrun's agent may serve its own store at that port.
-  if (port && environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True") ++launch.port;
-  if (launch.port < 1 || launch.port > 65'535) throw EnvironmentError("MASTER_PORT=" + std::to_string(launch.port) + " is no port");
-  if (const auto address = environment("MASTER_ADDR")) {
-    launch.address = *address;
-    return;
-  }
-  const auto list = environment("SLURM_STEP_NODELIST");
-  if (launch.launcher == "srun" && list) {
-    launch.address = first_host(*list);
-    return;
-  }
-  const auto local = number_of(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (local && *local < launch.ranks)
-    throw EnvironmentError(
-        "mpirun started ranks on several hosts: pass rank 0's address to all of them, as in `mpirun -x MASTER_ADDR=10.0.0.1 ...`");
-  launch.address = "127.0.0.1";
+std::uint64_t key_of_job(const Environment& environment) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  const auto add = [&](const char* name) {
+    const std::string value = environment(name).value_or("") + '\n';
+    for (const char c : value) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  };
+  add("SHARDSIM_SECRET");
+  for (const char* name :
+       {"SLURM_JOB_ID", "SLURM_STEP_ID", "OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID", "TORCHELASTIC_RUN_ID"})
+    add(name);
+  return hash;
 }
 
 }  // namespace
@@ -76,19 +70,60 @@ Environment process_environment() {
 
 std::optional<Launch> launch_of(const Environment& environment) {
   for (const Names& names : launchers) {
+    if (!environment(names.marker)) continue;
     const auto rank = number_of(environment, names.rank), ranks = number_of(environment, names.ranks);
-    if (!rank || !ranks || !environment(names.marker)) continue;
-    Launch launch;
-    launch.launcher = names.launcher;
-    launch.rank = *rank;
-    launch.ranks = *ranks;
-    launch.local_rank = number_of(environment, names.local_rank).value_or(*rank);
-    if (launch.rank >= launch.ranks)
+    if (!rank || !ranks) continue;
+    if (*rank >= *ranks)
       throw EnvironmentError(std::string(names.rank) + "=" + std::to_string(*rank) + " but " + names.ranks + "=" + std::to_string(*ranks));
-    find_meeting_place(launch, environment);
-    return launch;
+    return Launch{names.launcher, *rank, *ranks, number_of(environment, names.local_rank).value_or(*rank)};
   }
   return std::nullopt;
+}
+
+MeetingPoint meeting_point(const Launch& launch, const Environment& environment) {
+  MeetingPoint point;
+  point.key = key_of_job(environment);
+  const auto port = number_of(environment, "MASTER_PORT");
+  point.port = port.value_or(port_of_job(environment));
+  // torchrun's agent may serve its own store at that port.
+  if (port && environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True") ++point.port;
+  if (point.port < 1 || point.port > 65'535) throw EnvironmentError("MASTER_PORT=" + std::to_string(point.port) + " is not a port");
+  if (const auto address = environment("MASTER_ADDR")) {
+    point.address = *address;
+    return point;
+  }
+  if (const auto list = environment("SLURM_STEP_NODELIST"); list && launch.launcher == "srun") {
+    point.address = first_host(*list);
+    return point;
+  }
+  const auto local = number_of(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (local && *local < launch.ranks)
+    throw EnvironmentError(
+        "mpirun started ranks on several hosts: pass rank 0's address to all of them, as in `mpirun -x MASTER_ADDR=10.0.0.1 ...`");
+  point.address = "127.0.0.1";
+  return point;
+}
+
+std::optional<ArrayTask> array_task_of(const Environment& environment) {
+  if (const auto index = number_of(environment, "JOB_COMPLETION_INDEX")) {
+    const auto count = number_of(environment, "JOB_COMPLETIONS");
+    if (!count)
+      throw EnvironmentError("JOB_COMPLETION_INDEX=" + std::to_string(*index) +
+                             " but Kubernetes does not say of how many: set JOB_COMPLETIONS to the Job's completions");
+    if (*index >= *count)
+      throw EnvironmentError("JOB_COMPLETION_INDEX=" + std::to_string(*index) + " but JOB_COMPLETIONS=" + std::to_string(*count));
+    return ArrayTask{*index, *count};
+  }
+  const auto id = number_of(environment, "SLURM_ARRAY_TASK_ID"), count = number_of(environment, "SLURM_ARRAY_TASK_COUNT");
+  if (!id || !count) return std::nullopt;
+  const int least = number_of(environment, "SLURM_ARRAY_TASK_MIN").value_or(0),
+            most = number_of(environment, "SLURM_ARRAY_TASK_MAX").value_or(*count - 1);
+  const int step = std::max(1, number_of(environment, "SLURM_ARRAY_TASK_STEP").value_or(1));
+  const bool regular = *id >= least && *id <= most && (*id - least) % step == 0 && (most - least) / step + 1 == *count;
+  if (!regular)
+    throw EnvironmentError("the tasks of this Slurm job array are not evenly spaced, so that SLURM_ARRAY_TASK_ID=" + std::to_string(*id) +
+                           " does not say which of them this is");
+  return ArrayTask{(*id - least) / step, *count};
 }
 
 std::string first_host(std::string_view list) {

@@ -30,7 +30,7 @@ sockaddr_in address_of(const std::string& host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) throw EnvironmentError("'" + host + "' is no IPv4 address");
+  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) throw EnvironmentError("'" + host + "' is not an IPv4 address");
   return address;
 }
 
@@ -62,7 +62,7 @@ std::pair<Descriptor, int> listen_on(const std::string& host) {
   sockaddr_in address = address_of(host, 0);
   socklen_t size = sizeof address;
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) fail("cannot bind a port on " + host);
-  if (::listen(fd.get(), 1) != 0) fail("cannot listen on " + host);
+  if (::listen(fd.get(), SOMAXCONN) != 0) fail("cannot listen on " + host);
   if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) fail("cannot read the port bound on " + host);
   return {std::move(fd), ntohs(address.sin_port)};
 }
@@ -98,12 +98,25 @@ Descriptor connect_to(const std::string& host, int port, int peer, Clock::time_p
   return fd;
 }
 
-Descriptor accept_from(int listener, int peer, Clock::time_point deadline) {
-  if (!wait_for(listener, POLLIN, deadline)) throw EnvironmentError("rank " + std::to_string(peer) + " did not connect in time");
-  Descriptor fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (!fd.valid()) fail("cannot accept rank " + std::to_string(peer));
-  make_ready(fd.get());
-  return fd;
+using NameOf = int (*)(int, sockaddr*, socklen_t*);
+
+int port_of(int fd, NameOf name) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  if (name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  return ntohs(address.sin_port);
+}
+
+/// The connection that comes from `port`; others are strangers, and closed.
+Descriptor accept_from(int listener, int peer, int port, Clock::time_point deadline) {
+  for (;;) {
+    if (!wait_for(listener, POLLIN, deadline)) throw EnvironmentError("rank " + std::to_string(peer) + " did not connect in time");
+    Descriptor fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd.valid() && errno != ECONNABORTED && errno != EINTR) fail("cannot accept rank " + std::to_string(peer));
+    if (!fd.valid() || port_of(fd.get(), ::getpeername) != port) continue;
+    make_ready(fd.get());
+    return fd;
+  }
 }
 
 [[noreturn]] void lost(int peer, const std::string& why) {
@@ -128,23 +141,10 @@ std::size_t receive_some(int fd, std::span<std::byte> in, int peer) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-int Descriptor::release() { return std::exchange(fd_, -1); }
-void Descriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 Mesh::Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions& options)
-    : rank_(rank), options_(options), peers_(static_cast<std::size_t>(ranks)), saboteur_(rank, options.fault) {
+    : rank_(rank), options_(options), peers_(static_cast<std::size_t>(ranks)), saboteur_(rank, options.fault), digests_(ranks) {
   const auto deadline = Clock::now() + options.connect_timeout;
-  // One listener for each higher rank: whoever arrives on it is known without a byte being said.
+  // One listener for each higher rank, which is known by the port that it says it connects from: not a byte is spent on that.
   std::vector<Descriptor> listeners(static_cast<std::size_t>(ranks));
   std::vector<int> ports(static_cast<std::size_t>(ranks), 0);
   for (int peer = rank + 1; peer < ranks; ++peer) {
@@ -158,13 +158,21 @@ Mesh::Mesh(int rank, int ranks, const Rendezvous& rendezvous, const MeshOptions&
     peers_[p].socket =
         connect_to(options.peers.empty() ? options.address : options.peers[p], table[p][static_cast<std::size_t>(rank)], peer, deadline);
   }
-  for (int peer = rank + 1; peer < ranks; ++peer)
-    peers_[static_cast<std::size_t>(peer)].socket = accept_from(listeners[static_cast<std::size_t>(peer)].get(), peer, deadline);
+  std::vector<int> sources(static_cast<std::size_t>(ranks), 0);
+  for (int peer = 0; peer < rank; ++peer)
+    sources[static_cast<std::size_t>(peer)] = port_of(peers_[static_cast<std::size_t>(peer)].socket.get(), ::getsockname);
+  const auto connecting = rendezvous(sources);
+  for (int peer = rank + 1; peer < ranks; ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    peers_[p].socket = accept_from(listeners[p].get(), peer, connecting[p][static_cast<std::size_t>(rank)], deadline);
+  }
   for (Peer& peer : peers_)
     if (peer.socket.valid()) peer.acknowledged_before = acknowledged_on(peer.socket.get());
 }
 
 void Mesh::exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) {
+  digests_.add_sent(to, out);
+  const std::span<const std::byte> arriving = in;
   out = saboteur_.next(out);
   const int sender = out.empty() ? -1 : peers_[static_cast<std::size_t>(to)].socket.get();
   const int receiver = in.empty() ? -1 : peers_[static_cast<std::size_t>(from)].socket.get();
@@ -179,6 +187,7 @@ void Mesh::exchange(int to, std::span<const std::byte> out, int from, std::span<
     if (ready < 0 && errno != EINTR) fail("cannot poll the ranks' sockets");
     if (ready == 0) lost(in.empty() ? to : from, "nothing moved for " + std::to_string(options_.idle_timeout.count() / 1000) + " s");
   }
+  digests_.add_received(from, arriving);
 }
 
 Bytes Mesh::acknowledged() const {

@@ -12,28 +12,13 @@
 #include <vector>
 
 #include "calibrate/ranks/transport.hpp"
+#include "sim/base/descriptor.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardsim::execute {
 
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor() { reset(); }
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool valid() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
-
-/// Gives the ports that this rank listens on (one for each rank; 0 where it does not) and receives everybody's, by rank.
+/// Gives one port for each rank (0: none) and receives everybody's, by rank. Asked twice: for the ports that ranks listen on, then for
+/// those that they connect from, so that a stranger who connects is not taken for a rank.
 using Rendezvous = std::function<std::vector<std::vector<int>>(const std::vector<int>& ports)>;
 
 struct MeshOptions {
@@ -58,6 +43,7 @@ class Mesh final : public Transport {
   /// Payload bytes that the kernel has seen acknowledged since the connections were made (TCP_INFO tcpi_bytes_acked), once
   /// everything sent is. Throws EnvironmentError if that does not happen within the idle timeout.
   [[nodiscard]] Bytes acknowledged() const;
+  [[nodiscard]] const WireDigests& digests() const { return digests_; }
 
  private:
   struct Peer {
@@ -68,6 +54,7 @@ class Mesh final : public Transport {
   MeshOptions options_;
   std::vector<Peer> peers_;
   Saboteur saboteur_;
+  WireDigests digests_;
 };
 
 }  // namespace shardsim::execute

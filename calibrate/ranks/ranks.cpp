@@ -159,8 +159,9 @@ class Parent {
   void wait_for_news() {
     std::vector<pollfd> entries;
     for (const Child& child : children_) entries.push_back({child.socket.get(), POLLIN, 0});
-    if (::poll(entries.data(), entries.size(), failed_at_ ? 100 : -1) < 0 && errno != EINTR)
-      throw EnvironmentError(std::string("cannot wait for the ranks: ") + std::strerror(errno));
+    const int ready = ::poll(entries.data(), entries.size(), failed_at_ ? 100 : static_cast<int>(options_.patience.count()));
+    if (ready < 0 && errno != EINTR) throw EnvironmentError(std::string("cannot wait for the ranks: ") + std::strerror(errno));
+    if (ready == 0 && !failed_at_) failed_at_ = Clock::now() - options_.grace;  // all have waited long enough
     for (std::size_t i = 0; i < entries.size(); ++i)
       if (entries[i].revents != 0) hear(children_[i]);
   }
@@ -211,8 +212,8 @@ class Parent {
           "; the others were ended");
     if (first_failure_ && children_[*first_failure_].result)
       throw EnvironmentError(name(children_[*first_failure_]) + ": " + children_[*first_failure_].result->text);
-    if (const auto stuck = std::find_if(children_.begin(), children_.end(), [](const Child& c) { return c.stopped; });
-        stuck != children_.end())
+    const auto was_stopped = [](const Child& c) { return c.stopped && !c.gathering; };  // others only waited for it
+    if (const auto stuck = std::find_if(children_.begin(), children_.end(), was_stopped); stuck != children_.end())
       throw EnvironmentError(name(*stuck) + " did not end and was stopped");
   }
   [[nodiscard]] std::string name(const Child& child) const { return "rank " + std::to_string(&child - children_.data()); }

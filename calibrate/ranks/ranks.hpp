@@ -12,7 +12,8 @@
 namespace shardsim::execute {
 
 struct RanksOptions {
-  std::chrono::milliseconds grace{2'000};  ///< after the first rank has failed, how long the others may take to notice by themselves
+  std::chrono::milliseconds patience{600'000};  ///< no rank has said anything for so long: one of them has stopped
+  std::chrono::milliseconds grace{2'000};       ///< after the first rank has failed, how long the others may take to notice by themselves
 };
 
 /// Forks `n` processes that run `body`, and returns what each came to, by rank. If one fails, all end: an exception of `body` comes

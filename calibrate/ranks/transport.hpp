@@ -22,6 +22,34 @@ class Transport {
   virtual void exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) = 0;
 };
 
+/// A number that follows from the bytes of a stream, however they are cut: one that arrives changed gives another.
+class StreamDigest {
+ public:
+  void add(std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t value() const;
+
+ private:
+  std::uint64_t digest_ = 0, rest_ = 0, size_ = 0;  // `rest_`: the bytes of a word that is not full
+};
+
+/// What one rank has sent to each other and received from it. Beside the numeric comparison of an execution, which a flipped bit of little
+/// weight passes.
+class WireDigests {
+ public:
+  explicit WireDigests(int ranks) : sent_(static_cast<std::size_t>(ranks)), received_(sent_.size()) {}
+  void add_sent(int to, std::span<const std::byte> bytes) { add(sent_, to, bytes); }
+  void add_received(int from, std::span<const std::byte> bytes) { add(received_, from, bytes); }
+  [[nodiscard]] std::vector<std::uint64_t> sent() const { return values(sent_); }
+  [[nodiscard]] std::vector<std::uint64_t> received() const { return values(received_); }
+
+ private:
+  static void add(std::vector<StreamDigest>& digests, int peer, std::span<const std::byte> bytes) {
+    if (!bytes.empty()) digests[static_cast<std::size_t>(peer)].add(bytes);
+  }
+  static std::vector<std::uint64_t> values(const std::vector<StreamDigest>& digests);
+  std::vector<StreamDigest> sent_, received_;  // by peer
+};
+
 /// A test's sabotage: one bit of the `byte`-th payload byte that `rank` sends arrives flipped.
 struct WireFault {
   int rank = 0;

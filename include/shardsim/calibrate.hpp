@@ -4,6 +4,7 @@
 
 #include "calibrate/execute/backends/mpi_platform.hpp"
 #include "calibrate/import/collective_samples.hpp"
+#include "calibrate/import/collective_tables.hpp"
 #include "calibrate/import/gpu_tables.hpp"
 #include "calibrate/import/kineto.hpp"
 #include "calibrate/import/nccl_tests.hpp"

@@ -9,7 +9,6 @@
 #include "reports/html/profile_html.hpp"
 #include "reports/html/simulate_html.hpp"
 #include "reports/html/timeline_svg.hpp"
-#include "reports/output.hpp"
 #include "reports/planner_report.hpp"
 #include "reports/profile_rows.hpp"
 #include "reports/profile_text.hpp"
@@ -17,4 +16,5 @@
 #include "reports/text.hpp"
 #include "reports/trace.hpp"
 #include "reports/verify_report.hpp"
+#include "sim/base/output.hpp"
 #include "sim/base/units_text.hpp"

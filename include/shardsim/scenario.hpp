@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scenarios/importers/import.hpp"
+#include "scenarios/reader/named_files.hpp"
 #include "scenarios/reader/scenario.hpp"
 #include "shardsim/expected.hpp"
 #include "studies/compare/variant.hpp"

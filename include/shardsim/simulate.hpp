@@ -5,6 +5,7 @@
 #include "shardsim/scenario.hpp"
 #include "sim/engine/simulation.hpp"
 #include "studies/compare/what_if.hpp"
+#include "studies/simulate/assumptions.hpp"
 #include "studies/simulate/simulate_json.hpp"
 #include "studies/simulate/simulation_job.hpp"
 

@@ -4,7 +4,4 @@
 
 #include "shardsim/scenario.hpp"
 #include "sim/base/parallel.hpp"
-#include "studies/sweep/journal.hpp"
-#include "studies/sweep/rows.hpp"
-#include "studies/sweep/sweep_plan.hpp"
-#include "studies/sweep/table_check.hpp"
+#include "studies/sweep/run.hpp"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,11 +21,13 @@ namespace shardsim {
 class ConfigReader {
  public:
   using Keys = std::initializer_list<std::string_view>;
-  ConfigReader(const ConfigNode& node, Problems& problems) : map_(node, problems, "config.json"), node_(node), problems_(problems) {}
+  /// `defaults`: what the family's config class takes for a key that is not there; null: nothing is.
+  ConfigReader(const ConfigNode& node, Problems& problems, const ConfigNode* defaults = nullptr)
+      : map_(node, problems, "config.json"), node_(node), problems_(problems), defaults_(defaults) {}
 
-  /// A positive size that must be there.
+  /// A positive size that must be there, or in the family's defaults.
   std::int64_t size(Keys keys, std::int64_t max = 1 << 20);
-  /// A size that may be absent or null; `min` may be 0 to allow "none".
+  /// A size that may be absent or null; `min` may be 0 to allow "none". The family's default comes before the fallback.
   std::int64_t size_or(Keys keys, std::int64_t fallback, std::int64_t max = 1 << 20, std::int64_t min = 1);
   bool flag(Keys keys, bool fallback);
   /// A number that is not negative; null counts as 0, absence as the fallback.
@@ -38,15 +41,37 @@ class ConfigReader {
   /// A map below the config; null if absent.
   const ConfigNode* section(std::string_view key);
   Activation activation(Keys keys, std::string fallback, std::vector<std::string>& warnings);
+  /// Key-value heads: absent, what the config class takes if that divides the heads, else as many as heads; null: as many as heads.
+  std::int64_t kv_heads(std::int64_t heads);
   void problem(std::string_view key, std::string message);
+  /// Keys that nobody asked for and that are not known to change nothing.
+  [[nodiscard]] std::vector<std::string> unread() const;
+  /// The class that the checkpoint is of: architectures[0]; empty if it is not said.
+  [[nodiscard]] std::string architecture() const;
+  /// Keys that were taken from the family's defaults, with their values.
+  [[nodiscard]] const std::vector<std::string>& defaulted() const { return defaulted_; }
+  [[nodiscard]] const ConfigNode& node() const { return node_; }
 
   [[nodiscard]] Problems& problems() { return problems_; }
 
  private:
   std::string_view present(Keys keys);
+  const ConfigNode* default_of(Keys keys);
   MapReader map_;
   const ConfigNode& node_;
   Problems& problems_;
+  const ConfigNode* defaults_;
+  std::vector<std::string> defaulted_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+/// A layer outside of the main stack, or a stack of equal ones: towers and encoders before it.
+struct Part {
+  std::string name;
+  LayerSpec spec;
+  std::int64_t repeat = 0;  ///< 0: one layer of that name, its parameters named in full; else layers name.0, name.1 ...
+  bool prefixed = false;    ///< one layer whose parameters start with its name
+  std::int64_t first = 0;   ///< index of the first of a stack
 };
 
 /// A transformer before it is cut into layers.
@@ -62,6 +87,17 @@ struct Transformer {
   std::vector<std::int64_t> windows;           ///< by layer, where layers differ
   MlpSpec dense;                               ///< the feed-forward part of layers without experts
   std::vector<bool> dense_layers;              ///< by layer; empty: all as `block`
+  /// Layers of several kinds: the kind of each, and what each kind is; instead of `block`, `windows` and `dense_layers`.
+  std::vector<std::size_t> kinds;
+  std::vector<BlockSpec> variants;
+  std::vector<Part> before;         ///< towers and encoders
+  std::vector<Part> after;          ///< between the head's norm and the loss
+  std::int64_t features = 0;        ///< elements a sample that the last of them hands over
+  std::int64_t block_sequence = 0;  ///< LayerSpec::sequence of embedding, blocks and head
+  std::int64_t fixed_sequence = 0;  ///< the only length of a sequence, as Architecture has it
+  double before_widest = 1;         ///< bound on the elements a token of any tensor of `before`
+  bool no_embedding = false;        ///< `before` ends in what the blocks read
+  bool head_is_set = false;         ///< the family has read `architectures` itself
   HeadSpec head;
   LossSpec loss;
   std::int64_t learned_positions = 0;  ///< longest sequence; 0: any
@@ -72,6 +108,8 @@ struct Family {
   std::string_view name;
   std::vector<std::string_view> model_types;  ///< besides the name itself
   Transformer (*describe)(ConfigReader& config);
+  bool several_towers = false;       ///< its text_config is not the whole model's text part (CLIP)
+  std::string_view defaults = "{}";  ///< JSON: sizes that the config class takes for keys that are not there
 };
 
 // One table a file.
@@ -79,9 +117,25 @@ struct Family {
 [[nodiscard]] std::span<const Family> gpt_families();
 [[nodiscard]] std::span<const Family> moe_families();
 [[nodiscard]] std::span<const Family> encoder_families();
+[[nodiscard]] std::span<const Family> dense_families();
+[[nodiscard]] std::span<const Family> expert_families();
+[[nodiscard]] std::span<const Family> hybrid_families();
+[[nodiscard]] std::span<const Family> encoder_decoder_families();
+[[nodiscard]] std::span<const Family> vision_families();
+
+/// The vision tower of a multimodal config in front of its text model. False if its kind is not known.
+[[nodiscard]] bool add_vision_tower(const ConfigNode& config, Transformer& text, Problems& problems);
+/// Classes from num_labels or id2label.
+[[nodiscard]] std::int64_t labels_of(ConfigReader& config, std::int64_t fallback = 2);
+/// The head that `architectures` names on a decoder: classes of sequences or tokens, spans, none.
+void set_decoder_head(ConfigReader& config, Transformer& t);
 
 // Shared beginnings: Llama's shape, which most families vary.
 [[nodiscard]] Transformer llama_like(ConfigReader& config);
+[[nodiscard]] Transformer gpt_like(ConfigReader& config, std::int64_t hidden, std::int64_t layers, std::int64_t heads,
+                                   std::int64_t vocabulary, std::int64_t width, Activation activation);
+/// All layers use a window but every `period`-th, or as `layer_types` lists them.
+void alternate_windows(ConfigReader& config, Transformer& t, std::int64_t window, std::int64_t period);
 /// Heads, grouped heads and head_dim, checked against each other. `head_dim_fallback` 0: hidden / heads.
 void read_heads(ConfigReader& config, AttentionSpec& attention, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
                 std::int64_t head_dim_fallback = 0);

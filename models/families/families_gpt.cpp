@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t max_layers = 1 << 12, max_heads = 1 << 14, max_vocabulary = 1 << 24, max_width = 1 << 22;
 
+}  // namespace
+
 /// LayerNorm, biases everywhere, one feed-forward matrix up and one down.
 Transformer gpt_like(ConfigReader& config, std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t vocabulary,
                      std::int64_t width, Activation activation) {
@@ -24,6 +26,8 @@ Transformer gpt_like(ConfigReader& config, std::int64_t hidden, std::int64_t lay
   t.embedding.dropout = true;
   return t;
 }
+
+namespace {
 
 void fuse_qkv(Transformer& t, std::string_view name) {
   t.block.attention.projection = AttentionSpec::Projection::fused;
@@ -104,6 +108,7 @@ Transformer gpt_neox(ConfigReader& config) {
   t.head.name = "embed_out";
   t.blocks = "gpt_neox.layers";
   t.block.residual = config.flag({"use_parallel_residual"}, true) ? Residual::parallel : Residual::pre;
+  t.block.norms_first = false;
   t.block.attention.qkv_bias = t.block.attention.out_bias = config.flag({"attention_bias"}, true);
   fuse_qkv(t, "attention.query_key_value");
   t.block.names.attention = "attention";
@@ -136,6 +141,10 @@ Transformer opt(ConfigReader& config) {
   }
   t.block.attention.qkv_bias = t.block.attention.out_bias = t.dense.bias = biased;
   t.block.mlp = t.dense;
+  if (!config.flag({"layer_norm_elementwise_affine"}, true)) {  // Galactica
+    t.block.norm = NormKind::layer_plain;
+    if (t.head.norm != NormKind::none) t.head.norm = NormKind::layer_plain;
+  }
   t.block.names.out = "self_attn.out_proj";
   t.block.names.attention_norm = "self_attn_layer_norm";
   t.block.names.mlp_norm = "final_layer_norm";
@@ -203,29 +212,86 @@ Transformer falcon(ConfigReader& config) {
   return t;
 }
 
-/// transformers has no biases and ALiBi; llm-foundry's own class also knows biases and learned positions.
+/// llm-foundry's keys below `attn_config`: kinds of attention, positions, norms on queries and keys.
+struct MptAttention {
+  bool alibi = true, rope = false, qk_norm = false, fused = true;
+  std::int64_t kv_heads = 0;
+};
+
+MptAttention mpt_attention(ConfigReader& config, std::int64_t heads) {
+  MptAttention a;
+  a.kv_heads = heads;
+  const ConfigNode* section = config.section("attn_config");
+  if (section == nullptr) return a;
+  ConfigReader reader(*section, config.problems());
+  const std::string type = reader.text({"attn_type"}, "multihead_attention");
+  a.alibi = reader.flag({"alibi"}, true);
+  a.rope = reader.flag({"rope"}, false);
+  a.qk_norm = reader.flag({"qk_ln"}, false);
+  a.fused = reader.flag({"fused_qkv"}, true);
+  a.kv_heads = reader.size_or({"kv_n_heads"}, type == "multiquery_attention" ? 1 : heads, max_heads);
+  if (type != "multihead_attention" && type != "multiquery_attention" && type != "grouped_query_attention")
+    reader.problem("attn_type", "attn_type '" + type + "' is not known");
+  return a;
+}
+
+/// `ffn_config`: plain or gated, with a width of its own.
+MlpSpec mpt_feed_forward(ConfigReader& config, std::int64_t hidden) {
+  const double ratio = config.real("expansion_ratio", 4);
+  MlpSpec mlp{.width = static_cast<std::int64_t>(ratio * static_cast<double>(hidden)), .gated = false, .activation = Activation::gelu};
+  const ConfigNode* section = config.section("ffn_config");
+  if (section == nullptr) return mlp;
+  ConfigReader reader(*section, config.problems());
+  const std::string type = reader.text({"ffn_type"}, "mptmlp");
+  mlp.gated = type == "mptglu" || type == "mptgeglu";
+  mlp.width = reader.size_or({"ffn_hidden_size"}, mlp.width, max_width);
+  if (!mlp.gated && type != "mptmlp") reader.problem("ffn_type", "ffn_type '" + type + "' is not known");
+  if (const ConfigNode* function = reader.section("ffn_act_fn")) {
+    std::vector<std::string> warnings;
+    mlp.activation = ConfigReader(*function, config.problems()).activation({"name"}, "gelu", warnings);
+  }
+  return mlp;
+}
+
+/// transformers has no biases and ALiBi; llm-foundry's own class also knows biases, learned and rotary positions, grouped heads, gates and
+/// RMSNorm.
 Transformer mpt(ConfigReader& config) {
-  const std::int64_t hidden = config.size({"d_model", "hidden_size"});
-  Transformer t = gpt_like(config, hidden, config.size({"n_layers", "num_hidden_layers"}, max_layers),
-                           config.size({"n_heads", "num_attention_heads"}, max_heads), config.size({"vocab_size"}, max_vocabulary),
-                           config.size_or({"expansion_ratio"}, 4, 1 << 10) * hidden, Activation::gelu);
+  const std::int64_t hidden = config.size({"d_model", "hidden_size"}), heads = config.size({"n_heads", "num_attention_heads"}, max_heads);
+  MlpSpec mlp = mpt_feed_forward(config, hidden);
+  Transformer t = gpt_like(config, hidden, config.size({"n_layers", "num_hidden_layers"}, max_layers), heads,
+                           config.size({"vocab_size"}, max_vocabulary), mlp.width, mlp.activation);
   const bool biased = !config.flag({"no_bias"}, true);
+  const MptAttention a = mpt_attention(config, heads);
   t.embedding.tokens = "transformer.wte";
   t.head.norm_name = "transformer.norm_f";
   t.blocks = "transformer.blocks";
   t.embedding.dropout = false;
-  t.block.attention.rotary = false;
-  t.block.attention.through_sdpa = false;
-  t.block.attention.qkv_bias = t.block.attention.out_bias = t.dense.bias = biased;
+  read_heads(config, t.block.attention, hidden, heads, a.kv_heads);
+  t.block.attention.rotary = a.rope;
+  t.block.attention.qkv_bias = t.block.attention.out_bias = mlp.bias = biased;
+  if (mlp.width < 1 || mlp.width > max_width)
+    config.problem("expansion_ratio", "the width of the feed-forward part is not from 1 to " + std::to_string(max_width));
+  t.dense = mlp;
   t.block.mlp = t.dense;
-  t.block.norm = t.head.norm = biased ? NormKind::layer : NormKind::layer_without_bias;
-  fuse_qkv(t, "attn.Wqkv");
+  const bool rms = config.text({"norm_type"}, "low_precision_layernorm").find("rms") != std::string::npos;
+  t.block.norm = t.head.norm = rms ? NormKind::rms : biased ? NormKind::layer : NormKind::layer_without_bias;
   BlockNames& n = t.block.names;
   n.attention = "attn", n.mlp = "ffn", n.out = "attn.out_proj", n.attention_norm = "norm_1", n.mlp_norm = "norm_2";
+  if (a.fused) {
+    fuse_qkv(t, "attn.Wqkv");
+  } else {
+    n.q = "attn.Wq", n.k = "attn.Wk", n.v = "attn.Wv";
+  }
+  if (a.qk_norm) {  // on whole queries and keys, after the fused projection
+    n.q_norm = "attn.q_ln", n.k_norm = "attn.k_ln";
+    t.block.attention.projection = AttentionSpec::Projection::separate;
+    n.q = "attn.Wq", n.k = "attn.Wk", n.v = "attn.Wv";
+    t.block.attention.qk_norm = t.block.norm;
+    t.block.attention.qk_norm_over_all_heads = true;
+  }
+  n.gate = "ffn.gate_proj";
   name_mlp(t, "ffn.up_proj", "ffn.down_proj");
-  bool alibi = true;
-  if (const ConfigNode* section = config.section("attn_config")) alibi = ConfigReader(*section, config.problems()).flag({"alibi"}, true);
-  if (!alibi && config.flag({"learned_pos_emb"}, false))
+  if (!a.alibi && !a.rope && config.flag({"learned_pos_emb"}, false))
     learn_positions(t, "transformer.wpe", config.size_or({"max_seq_len"}, 2048, 1 << 24));
   tie(t, config.flag({"tie_word_embeddings"}, true));
   return t;
@@ -260,14 +326,26 @@ Transformer phi(ConfigReader& config) {
 
 std::span<const Family> gpt_families() {
   static const std::array<Family, 8> families{{
-      {"gpt2", {}, gpt2},
-      {"gptj", {}, gptj},
-      {"gpt_neox", {}, gpt_neox},
-      {"opt", {}, opt},
-      {"bloom", {}, bloom},
-      {"falcon", {}, falcon},
-      {"mpt", {}, mpt},
-      {"phi", {}, phi},
+      {"gpt2", {}, gpt2, false, R"({"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12})"},
+      {"gptj", {}, gptj, false, R"({"vocab_size": 50400, "n_embd": 4096, "n_layer": 28, "n_head": 16})"},
+      {"gpt_neox",
+       {},
+       gpt_neox,
+       false,
+       R"({"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64})"},
+      {"opt",
+       {},
+       opt,
+       false,
+       R"({"vocab_size": 50272, "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12})"},
+      {"bloom", {}, bloom, false, R"({"vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8})"},
+      {"falcon", {}, falcon, false, R"({"vocab_size": 65024, "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71})"},
+      {"mpt", {}, mpt, false, R"({"vocab_size": 50368, "d_model": 2048, "n_layers": 24, "n_heads": 16})"},
+      {"phi",
+       {},
+       phi,
+       false,
+       R"({"vocab_size": 51200, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24, "num_attention_heads": 32})"},
   }};
   return families;
 }

@@ -34,7 +34,7 @@ Transformer llama_like(ConfigReader& config) {
   const std::int64_t hidden = config.size({"hidden_size"});
   t.layers = config.size({"num_hidden_layers"}, 1 << 12);
   const std::int64_t heads = config.size({"num_attention_heads"}, 1 << 14);
-  read_heads(config, t.block.attention, hidden, heads, config.size_or({"num_key_value_heads"}, heads, 1 << 14));
+  read_heads(config, t.block.attention, hidden, heads, config.kv_heads(heads));
   const std::int64_t vocabulary = config.size({"vocab_size"}, 1 << 24);
   set_sizes(t, hidden, vocabulary);
   t.dense = {.width = config.size({"intermediate_size"}, 1 << 22), .activation = config.activation({"hidden_act"}, "silu", t.warnings)};
@@ -52,14 +52,7 @@ std::vector<std::int64_t> every_layer(const Transformer& t, std::int64_t window)
   return std::vector<std::int64_t>(static_cast<std::size_t>(t.layers), window);
 }
 
-/// Qwen's switch: the window counts only if asked for, from layer max_window_layers on.
-void qwen_window(ConfigReader& config, Transformer& t) {
-  const std::int64_t window = config.size_or({"sliding_window"}, 0, std::int64_t{1} << 40, 0);
-  if (!config.flag({"use_sliding_window"}, false) || window == 0) return;
-  const std::int64_t full = config.size_or({"max_window_layers"}, 28, 1 << 12, 0);
-  t.windows = every_layer(t, window);
-  for (std::int64_t i = 0; i < std::min(full, t.layers); ++i) t.windows[static_cast<std::size_t>(i)] = 0;
-}
+}  // namespace
 
 /// All layers use a window but every `period`-th, or as `layer_types` lists them.
 void alternate_windows(ConfigReader& config, Transformer& t, std::int64_t window, std::int64_t period) {
@@ -69,6 +62,17 @@ void alternate_windows(ConfigReader& config, Transformer& t, std::int64_t window
     const bool full = types.empty() ? (static_cast<std::int64_t>(i) + 1) % period == 0 : i < types.size() && types[i] == "full_attention";
     if (full) t.windows[i] = 0;
   }
+}
+
+namespace {
+
+/// Qwen's switch: the window counts only if asked for, from layer max_window_layers on.
+void qwen_window(ConfigReader& config, Transformer& t) {
+  const std::int64_t window = config.size_or({"sliding_window"}, 0, std::int64_t{1} << 40, 0);
+  if (!config.flag({"use_sliding_window"}, false) || window == 0) return;
+  const std::int64_t full = config.size_or({"max_window_layers"}, 28, 1 << 12, 0);
+  t.windows = every_layer(t, window);
+  for (std::int64_t i = 0; i < std::min(full, t.layers); ++i) t.windows[static_cast<std::size_t>(i)] = 0;
 }
 
 void head_norms_after_projections(Transformer& t) {
@@ -178,6 +182,9 @@ Transformer olmo2(ConfigReader& config) {
   t.block.names.after_mlp_norm = "post_feedforward_layernorm";
   head_norms_after_projections(t);
   t.block_registration.insert(t.block_registration.end(), {"post_attention_layernorm", "post_feedforward_layernorm"});
+  // OLMo 3: three layers of four see a window.
+  if (config.text({"model_type"}, "") == "olmo3")
+    alternate_windows(config, t, config.size_or({"sliding_window"}, 4096, std::int64_t{1} << 40, 0), 4);
   return t;
 }
 
@@ -197,16 +204,48 @@ Transformer phi3(ConfigReader& config) {
 
 std::span<const Family> llama_families() {
   static const std::array<Family, 10> families{{
-      {"llama", {}, llama},
-      {"mistral", {}, mistral},
-      {"qwen2", {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}, qwen2},
-      {"qwen3", {"qwen3_vl_text"}, qwen3},
-      {"gemma", {}, gemma},
-      {"gemma2", {}, gemma2},
-      {"gemma3", {"gemma3_text"}, gemma3},
-      {"olmo", {}, olmo},
-      {"olmo2", {}, olmo2},
-      {"phi3", {}, phi3},
+      {"llama",
+       {},
+       llama,
+       false,
+       R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32})"},
+      {"mistral",
+       {},
+       mistral,
+       false,
+       R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8})"},
+      {"qwen2",
+       {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"},
+       qwen2,
+       false,
+       R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32})"},
+      {"qwen3",
+       {"qwen3_vl_text", "qwen3_vl"},
+       qwen3,
+       false,
+       R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128})"},
+      {"gemma", {}, gemma, false, R"({"vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28})"},
+      {"gemma2", {}, gemma2, false, R"({"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26})"},
+      {"gemma3",
+       {"gemma3_text"},
+       gemma3,
+       false,
+       R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26})"},
+      {"olmo",
+       {},
+       olmo,
+       false,
+       R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32})"},
+      {"olmo2",
+       {"olmo3"},
+       olmo2,
+       false,
+       R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32})"},
+      {"phi3",
+       {},
+       phi3,
+       false,
+       R"({"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 32})"},
   }};
   return families;
 }

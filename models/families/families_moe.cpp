@@ -43,7 +43,7 @@ void qwen_dense_layers(ConfigReader& config, Transformer& t) {
 
 Transformer qwen2_moe(ConfigReader& config) {
   Transformer t = llama_like(config);
-  const MoeSpec moe{.experts = config.size({"num_experts"}, max_experts),
+  const MoeSpec moe{.experts = config.size({"num_experts", "num_local_experts"}, max_experts),
                     .top_k = config.size_or({"num_experts_per_tok"}, 4, max_experts),
                     .width = config.size({"moe_intermediate_size"}, max_moe_width),
                     .shared_width = config.size({"shared_expert_intermediate_size"}, max_moe_width),
@@ -66,7 +66,7 @@ Transformer qwen2_moe(ConfigReader& config) {
 
 Transformer qwen3_moe(ConfigReader& config) {
   Transformer t = llama_like(config);
-  const MoeSpec moe{.experts = config.size({"num_experts"}, max_experts),
+  const MoeSpec moe{.experts = config.size({"num_experts", "num_local_experts"}, max_experts),
                     .top_k = config.size_or({"num_experts_per_tok"}, 8, max_experts),
                     .width = config.size({"moe_intermediate_size"}, max_moe_width),
                     .activation = t.dense.activation};
@@ -133,11 +133,23 @@ Transformer deepseek_v3(ConfigReader& config) { return deepseek(config, true); }
 
 std::span<const Family> moe_families() {
   static const std::array<Family, 5> families{{
-      {"mixtral", {}, mixtral},
-      {"qwen2_moe", {}, qwen2_moe},
-      {"qwen3_moe", {"qwen3_vl_moe_text"}, qwen3_moe},
+      {"mixtral",
+       {},
+       mixtral,
+       false,
+       R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": 8})"},
+      {"qwen2_moe",
+       {},
+       qwen2_moe,
+       false,
+       R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 60, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})"},
+      {"qwen3_moe",
+       {"qwen3_vl_moe_text"},
+       qwen3_moe,
+       false,
+       R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 4, "num_experts": 128, "moe_intermediate_size": 768})"},
       {"deepseek_v2", {}, deepseek_v2},
-      {"deepseek_v3", {}, deepseek_v3},
+      {"deepseek_v3", {"kimi_k2"}, deepseek_v3},
   }};
   return families;
 }

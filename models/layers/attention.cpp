@@ -45,9 +45,13 @@ Qkv project(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
     return {qkv, qkv, qkv};
   }
   Qkv heads{};
-  heads.q = linear(b, std::string(names.q), x, {.in = block.hidden, .out = q_width, .bias = a.qkv_bias});
+  heads.q = linear(b, std::string(names.q), x, {.in = block.hidden, .out = a.output_gate ? 2 * q_width : q_width, .bias = a.qkv_bias});
   heads.q = head_norm(b, names.q_norm, heads.q, a, a.heads);
-  heads.k = linear(b, std::string(names.k), x, {.in = block.hidden, .out = k_width, .bias = a.qkv_bias});
+  if (!a.own_keys) {
+    heads.k = heads.v = heads.q;
+    return heads;
+  }
+  heads.k = linear(b, std::string(names.k), x, {.in = block.hidden, .out = k_width, .bias = a.qkv_bias && a.k_bias});
   heads.k = head_norm(b, names.k_norm, heads.k, a, a.kv_heads);
   heads.v = linear(b, std::string(names.v), x, {.in = block.hidden, .out = v_width, .bias = a.qkv_bias});
   return heads;
@@ -62,9 +66,10 @@ Qkv rotate(LayerBuilder& b, const BlockSpec& block, Qkv in) {
   b.begin(named(block.names.attention, "rotary"));
   b.read(in.q);
   if (in.k != in.q) b.read(in.k);
-  b.forward({10, 10 * (q + k) * c}, {1, 2 * (q + k) * c});
-  b.backward_input({10, 10 * (q + k) * c}, {1, 2 * (q + k) * c});
-  if (!b.batch().compile) b.module().forward_temporary = b.module().backward_temporary = Bytes{3 * std::max(q, k) * c};
+  const Kernels kernels = b.batch().fuses_rotary() ? Kernels{1, 2 * (q + k) * c} : Kernels{10, 10 * (q + k) * c};
+  b.forward(kernels);
+  b.backward_input(kernels);
+  if (!b.batch().fuses_rotary()) b.module().forward_temporary = b.module().backward_temporary = Bytes{3 * std::max(q, k) * c};
   return {b.make("rotated queries", q, dtype), b.make("rotated keys", k, dtype), in.v};
 }
 
@@ -93,9 +98,10 @@ Qkv project_latent(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
   b.read(q);
   b.read(kv);
   b.read(low);
-  b.forward({14, 8 * n * c}, {2, 4 * n * c});
-  b.backward_input({14, 8 * n * c}, {2, 4 * n * c});
-  if (!b.batch().compile) b.module().forward_temporary = b.module().backward_temporary = Bytes{n * c};
+  const Kernels kernels = b.batch().fuses_rotary() ? Kernels{2, 4 * n * c} : Kernels{14, 8 * n * c};
+  b.forward(kernels);
+  b.backward_input(kernels);
+  if (!b.batch().fuses_rotary()) b.module().forward_temporary = b.module().backward_temporary = Bytes{n * c};
   return {b.make("queries", n, b.batch().compute), b.make("keys", n, b.batch().compute), kv};
 }
 
@@ -121,8 +127,10 @@ void read_and_keep(LayerBuilder& b, const Qkv& in) {
   }
 }
 
-/// FlashAttention-2 (arXiv 2307.08691): keeps q, k, v, the output and the log-sum-exp of each row. Backward does five products where
-/// forward does two; its FLOPs are counted as four (the convention of MFU) and its density carries the fifth.
+/// Keys and values of fewer heads are read as they are (transformers calls SDPA with enable_gqa), and the output lies token by token, so
+/// that transpose and contiguous copy nothing. FlashAttention-2 (arXiv 2307.08691): keeps q, k, v, the output and the log-sum-exp of each
+/// row. Backward does five products where forward does two; its FLOPs are counted as four (the convention of MFU) and its density carries
+/// the fifth.
 TensorIndex flash(LayerBuilder& b, const BlockSpec& block, const Qkv& in) {
   const AttentionSpec& a = block.attention;
   const std::int64_t s = b.batch().sequence, rows = b.tokens() * a.heads, out = rows * a.value_dim;
@@ -145,13 +153,7 @@ TensorIndex flash(LayerBuilder& b, const BlockSpec& block, const Qkv& in) {
   m.backward_input.attention.push_back({Flops{2 * flops}, 1.25 * density, a.head_dim, s, true});
   m.backward_input.kernels += 3;
   m.backward_temporary = Bytes{4 * rows * (a.head_dim + 1)};  // dq in fp32 and the row sums of dO * O
-  if (!a.through_sdpa) return context;
-
-  b.begin(named(block.names.attention, "output_copy"));
-  b.read(context);
-  b.forward({1, 2 * out * size_of(dtype)});
-  b.backward_input({1, 2 * out * size_of(dtype)});
-  return b.make("context by token", out, dtype);
+  return context;
 }
 
 /// Scores, softmax and dropout over s * s: what `core_attention` recomputes.
@@ -172,8 +174,8 @@ TensorIndex probabilities(LayerBuilder& b, const BlockSpec& block, const Qkv& in
   b.begin(named(block.names.attention, "softmax"));
   b.module().core_attention = true;
   b.read(scores);
-  const bool wide = a.softmax_in_fp32 && dtype != DType::fp32;
-  b.forward({wide ? 5 : 3, n * (6 * c + (wide ? 10 + c : 0))}, {1, 2 * n * c});  // scale, mask, softmax, casts
+  const bool wide = (a.softmax_in_fp32 || b.batch().autocast()) && dtype != DType::fp32;  // softmax is on autocast's fp32 list
+  b.forward({wide ? 5 : 3, n * (6 * c + (wide ? 10 + c : 0))}, {1, 2 * n * c});           // scale, mask, softmax, casts
   b.backward_input({wide ? 4 : 2, n * (5 * c + (wide ? 12 : 0))}, {1, 3 * n * c});
   b.module().forward_temporary = Bytes{b.batch().compile ? 0 : n * (wide ? 4 : c)};
   TensorIndex result = b.make("softmax", n, wide ? DType::fp32 : dtype);
@@ -215,16 +217,84 @@ TensorIndex plain(LayerBuilder& b, const BlockSpec& block, const Qkv& in) {
 
 }  // namespace
 
+namespace {
+
+/// One learned logit a head, and the table of relative positions whose rows are added to the scores.
+void declare_beside_scores(LayerBuilder& b, const BlockSpec& block) {
+  const AttentionSpec& a = block.attention;
+  if (!a.sinks && a.bias_rows == 0) return;
+  b.begin(named(block.names.attention, "bias"));
+  if (a.sinks)
+    b.declare({.name = named(block.names.attention, "sinks"), .shape = {a.heads}, .routed_expert = false, .by_rule = false, .tied_to = {}});
+  if (a.bias_rows == 0) return;
+  const std::int64_t s = b.batch().sequence, n = a.heads * s * s, c = size_of(b.batch().compute);
+  b.declare({.name = std::string(a.bias_table), .shape = {a.bias_rows, a.heads}, .routed_expert = false, .by_rule = false, .tied_to = {}});
+  b.forward({3, 2 * n * c});
+  b.backward_weight({3, 2 * n * c});
+  b.keep(b.make("position bias", n, b.batch().compute));
+}
+
+/// The output times the sigmoid of a gate that the query projection made.
+TensorIndex gate_output(LayerBuilder& b, const BlockSpec& block, TensorIndex context, TensorIndex gate) {
+  const std::int64_t n = b.elements(context), c = size_of(b.batch().compute);
+  b.begin(named(block.names.attention, "output_gate"));
+  b.read(context);
+  b.read(gate);
+  b.keep(context);
+  b.keep(gate);
+  b.forward({2, 5 * n * c}, {1, 3 * n * c});
+  b.backward_input({4, 8 * n * c}, {1, 5 * n * c});
+  const TensorIndex sigmoid = b.make("gate", n, b.batch().compute);
+  b.at(sigmoid).fused_away = true;
+  b.alias_gradient(sigmoid);
+  b.keep(sigmoid);
+  return b.make("gated context", n, b.batch().compute);
+}
+
+}  // namespace
+
 TensorIndex attention(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
   const AttentionSpec& a = block.attention;
   const bool latent = a.projection == AttentionSpec::Projection::latent;
   Qkv heads = latent ? project_latent(b, block, x) : project(b, block, x);
+  const TensorIndex projected = heads.q;
   if (!latent && a.rotary) heads = rotate(b, block, heads);
   const bool flash_kernel = b.batch().attention == AttentionKind::flash;
-  if (!latent && (!flash_kernel || a.through_sdpa)) heads = repeat(b, block, heads);
-  const TensorIndex context = flash_kernel ? flash(b, block, heads) : plain(b, block, heads);
+  if (!latent && !flash_kernel) heads = repeat(b, block, heads);
+  declare_beside_scores(b, block);
+  TensorIndex context = flash_kernel ? flash(b, block, heads) : plain(b, block, heads);
+  if (a.output_gate) context = gate_output(b, block, context, projected);
   return linear(b, std::string(block.names.out), context,
                 {.in = a.heads * a.value_dim, .out = block.hidden, .bias = a.out_bias, .transposed = a.transposed});
+}
+
+TensorIndex cross_attention(LayerBuilder& b, const BlockSpec& block, TensorIndex x) {
+  BlockSpec of = block;
+  of.attention = *block.cross;
+  const AttentionSpec& a = of.attention;
+  BlockNames& n = of.names;
+  n.attention = n.cross, n.q = n.cross_q, n.k = n.cross_k, n.v = n.cross_v, n.out = n.cross_out;
+  Qkv heads{};
+  heads.q = linear(b, std::string(n.q), x, {.in = of.hidden, .out = a.heads * a.head_dim, .bias = a.qkv_bias});
+  // The encoder's output is one tensor of the whole decoder, kept where it was made: each layer reads it.
+  b.begin(named(n.cross, "encoder_output"));
+  b.read(x);
+  const TensorIndex source = b.make("encoder output", b.tokens() * of.hidden, b.batch().stream());
+  b.at(source).fused_away = true;
+  b.at(source).elements = Elements{0};
+  const auto project_source = [&](std::string_view name, std::int64_t out, bool bias) {
+    b.begin(std::string(name));
+    b.declare("weight", {out, of.hidden});
+    if (bias) b.declare("bias", {out});
+    b.read(source);
+    cast_weight(b, out * of.hidden);
+    b.product({b.tokens(), out, of.hidden, 1}, Factor::weight);
+    return b.make("output", b.tokens() * out, b.batch().compute);
+  };
+  heads.k = project_source(n.k, a.kv_heads * a.head_dim, a.qkv_bias && a.k_bias);
+  heads.v = project_source(n.v, a.kv_heads * a.value_dim, a.qkv_bias);
+  const TensorIndex context = b.batch().attention == AttentionKind::flash ? flash(b, of, heads) : plain(b, of, heads);
+  return linear(b, std::string(n.out), context, {.in = a.heads * a.value_dim, .out = of.hidden, .bias = a.out_bias});
 }
 
 }  // namespace shardsim

@@ -30,7 +30,7 @@ TensorIndex shapes(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
   }
   std::int64_t out = 0;
   for (const auto& [name, shape] : m.shapes) {
-    if (shape.size() < 2) continue;
+    if (shape.size() < 2 || !m.multiplies) continue;
     const std::int64_t columns = std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
     b.product({b.tokens(), shape.front(), columns, 1}, Factor::weight);
     out = shape.front();
@@ -39,11 +39,26 @@ TensorIndex shapes(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
   return b.make("output", b.tokens() * out, b.batch().compute);
 }
 
+/// Attention as a Llama block has it, under the item's name.
+TensorIndex self_attention(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
+  const std::string stem = m.name.empty() ? m.name : m.name + '.', q = stem + "q_proj", k = stem + "k_proj", v = stem + "v_proj",
+                    out = stem + "o_proj";
+  BlockSpec block;
+  block.hidden = m.in;
+  AttentionSpec& a = block.attention;
+  a.heads = m.heads, a.kv_heads = m.kv_heads, a.head_dim = a.value_dim = m.head_dim;
+  a.qkv_bias = a.out_bias = m.bias;
+  a.causal = m.causal, a.window = m.window;
+  BlockNames& n = block.names;
+  n.attention = m.name, n.q = q, n.k = k, n.v = v, n.out = out;
+  return attention(b, block, x);
+}
+
 TensorIndex item(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
   using Kind = InlineModule::Kind;
   switch (m.kind) {
     case Kind::linear:
-      return linear(b, m.name, fitted(b, m, x, b.tokens() * m.in), {.in = m.in, .out = m.out, .bias = m.bias});
+      return linear(b, m.name, fitted(b, m, x, b.tokens() * m.in), {.in = m.in, .out = m.out, .bias = m.bias, .tied_to = m.tied_to});
     case Kind::conv2d: {
       // The input's height and width are not stated; the tensor before is read as it is, the first one has the output's.
       if (x < 0) x = b.input("input", b.tokens() * m.in * m.output_height * m.output_width, b.batch().compute);
@@ -64,6 +79,8 @@ TensorIndex item(LayerBuilder& b, const InlineModule& m, TensorIndex x) {
       return lookup(b, m.name, m.in, m.out);
     case Kind::activation:
       return x < 0 ? x : activation(b, m.name, x, Activation::relu);
+    case Kind::attention:
+      return self_attention(b, m, fitted(b, m, x, b.tokens() * m.in));
     case Kind::shapes:
       return shapes(b, m, x);
   }

@@ -13,7 +13,7 @@ namespace shardsim {
 namespace {
 
 constexpr std::int64_t max_dimension = std::int64_t{1} << 32, max_repeat = 1 << 16;
-const std::vector<std::string> types{"linear", "conv2d", "norm", "embedding", "activation", "layer"};
+const std::vector<std::string> types{"linear", "conv2d", "norm", "embedding", "activation", "attention", "loss", "layer"};
 
 struct Item {
   std::string name;
@@ -21,6 +21,7 @@ struct Item {
   bool block = false;
   std::vector<InlineModule> modules;
   Where where;
+  bool loss = false;  ///< cross-entropy over what the layer before makes
 };
 
 std::vector<std::int64_t> read_shape(const ConfigNode& node, Problems& problems) {
@@ -81,6 +82,19 @@ void read_parameters(MapReader& map, InlineModule& m) {
   for (const Entry& entry : node->entries) m.shapes.emplace_back(entry.key, read_shape(entry.value, map.problems()));
 }
 
+void read_attention(MapReader& map, InlineModule& m) {
+  m.kind = InlineModule::Kind::attention;
+  m.in = m.out = size(map, "width");
+  m.heads = size(map, "heads");
+  m.kv_heads = map.integer("kv_heads", m.heads, 1, max_dimension);
+  m.head_dim = map.integer("head_dim", std::max<std::int64_t>(1, m.in / m.heads), 1, 1 << 14);
+  m.window = map.integer("window", 0, 0, std::int64_t{1} << 40);
+  m.causal = map.boolean("causal", true);
+  m.bias = map.boolean("bias", false);
+  if (m.heads > (1 << 14)) map.problems().add(map.node().where, "more than 16384 heads");
+  if (m.heads % m.kv_heads != 0) map.problems().add(map.node().where, "kv_heads must divide 'heads'");
+}
+
 InlineModule read_module(MapReader& map, std::string name, const std::string& type) {
   InlineModule m;
   m.name = std::move(name);
@@ -89,6 +103,9 @@ InlineModule read_module(MapReader& map, std::string name, const std::string& ty
     m.in = size(map, "in");
     m.out = size(map, "out");
     m.bias = map.boolean("bias", true);
+    m.tied_to = map.text("tied_to", "");
+  } else if (type == "attention") {
+    read_attention(map, m);
   } else if (type == "conv2d") {
     read_convolution(map, m);
   } else if (type == "norm") {
@@ -120,6 +137,11 @@ Item read_item(const ConfigNode& node, Problems& problems) {
   item.block = map.boolean("block", false);
   const ConfigNode* members = map.find("layers");
   const std::string type = map.choice("type", types, "layer");
+  item.loss = type == "loss" && members == nullptr;
+  if (item.loss) {
+    map.finish();
+    return item;
+  }
   if (members == nullptr) {
     item.modules.push_back(read_module(map, "", type));
   } else if (members->kind != ConfigNode::Kind::list || members->items.empty()) {
@@ -150,6 +172,8 @@ std::int64_t width_after(const InlineModule& m, std::int64_t before) {
       return m.out;
     case Kind::activation:
       return before;
+    case Kind::attention:
+      return m.out;
     case Kind::shapes:
       break;
   }
@@ -164,6 +188,7 @@ double widest_input(const InlineModule& m) {
   using Kind = InlineModule::Kind;
   double widest = 1;
   if (m.kind == Kind::linear) widest = static_cast<double>(m.in);
+  if (m.kind == Kind::attention) widest = static_cast<double>(m.in) + 3 * static_cast<double>(m.heads) * static_cast<double>(m.head_dim);
   if (m.kind == Kind::conv2d)
     widest = static_cast<double>(m.in) * static_cast<double>(m.output_height) * static_cast<double>(m.output_width);
   for (const auto& [name, shape] : m.shapes)
@@ -175,20 +200,24 @@ Architecture chain(const std::vector<Item>& items) {
   Architecture a;
   a.name = a.family = "layers";
   std::int64_t width = 0;
+  bool classes = false;
   for (const Item& item : items) {
+    classes = classes || item.loss;
+    if (item.loss) continue;
     std::map<std::int64_t, std::int32_t> specs;  // by width of the input: the first repetition may get another than the rest
     for (std::int64_t i = 0; i < item.repeat; ++i) {
       const auto [at, fresh] = specs.try_emplace(width, static_cast<std::int32_t>(a.specs.size()));
       if (fresh) a.specs.push_back({item.name, item.block, InlineSpec{width, item.modules}, {}});
       a.instances.push_back({item.repeat > 1 ? item.name + '.' + std::to_string(i) : item.name, at->second, true});
       for (const InlineModule& m : item.modules) {
+        a.heads = std::max(a.heads, m.heads);
         width = width_after(m, width);
         a.widest = std::max({a.widest, static_cast<double>(width), widest_input(m)});
       }
     }
   }
   if (width == 0) return a;
-  a.specs.push_back({"loss", false, LossSpec{.width = width, .classes = false, .over_tokens = true}, {}});
+  a.specs.push_back({"loss", false, LossSpec{.width = width, .classes = classes, .over_tokens = true}, {}});
   a.instances.push_back({"loss", static_cast<std::int32_t>(a.specs.size() - 1), true});
   return a;
 }
@@ -207,6 +236,8 @@ double elements(const InlineModule& m) {
       return 2 * out;
     case Kind::activation:
       return 0;
+    case Kind::attention:
+      return 2 * in * static_cast<double>(m.heads + m.kv_heads) * static_cast<double>(m.head_dim);
     case Kind::shapes:
       break;
   }
@@ -221,8 +252,16 @@ double elements(const InlineModule& m) {
 void check_items(const std::vector<Item>& items, const ConfigNode& node, Problems& problems) {
   double total = 0;
   std::int64_t tensors = 0;
-  std::set<std::string> names;
+  std::set<std::string> names, weights;
   for (const Item& item : items) {
+    if (item.loss && &item != &items.back()) problems.add(item.where, "a loss is the last of the layers");
+    for (const InlineModule& m : item.modules) {
+      if (!m.tied_to.empty() && !weights.contains(m.tied_to))
+        problems.add(item.where, "no layer before has the weight " + in_quotes(m.tied_to),
+                     {"a head is tied to the embedding's weight, such as embed.weight"});
+      if (item.repeat == 1 && (m.kind == InlineModule::Kind::embedding || m.kind == InlineModule::Kind::linear))
+        weights.insert(item.name + (m.name.empty() ? "" : "." + m.name) + ".weight");
+    }
     if (!item.name.empty() && !names.insert(item.name).second) problems.add(item.where, "two layers are named '" + item.name + "'");
     for (const InlineModule& m : item.modules) {
       total += static_cast<double>(item.repeat) * elements(m);

@@ -43,7 +43,10 @@ void LayerBuilder::begin(std::string name) {
   close();
   Module module;
   module.name = std::move(name);
-  for (Work* work : {&module.forward, &module.backward_input, &module.backward_weight}) work->dtype = batch_.compute;
+  for (Work* work : {&module.forward, &module.backward_input, &module.backward_weight}) {
+    work->dtype = batch_.compute;
+    work->compiled = batch_.compile;
+  }
   type_.modules.push_back(std::move(module));
   reads_gradient_ = false;
 }

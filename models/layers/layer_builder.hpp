@@ -21,9 +21,16 @@ struct BatchShape {
   double dropout = 0;
   AttentionKind attention = AttentionKind::flash;
   Loss loss;
+  LogitsLife logits = LogitsLife::dropped;
   bool compile = false;
+  double stored_bytes = 0;  ///< of a quantised weight, which is converted for each product; 0: weights are not quantised
+  FusedKernels fused{};     ///< without compile
+  bool fp8_products = false;
 
   [[nodiscard]] std::int64_t tokens() const { return batch * sequence; }
+  [[nodiscard]] bool fuses_norms() const { return compile || fused.norms; }
+  [[nodiscard]] bool fuses_rotary() const { return compile || fused.rotary; }
+  [[nodiscard]] bool fuses_activation() const { return compile || fused.activation; }
   [[nodiscard]] bool autocast() const { return parameters != compute; }
   /// Of the residual stream: autocast leaves embeddings and norms in the parameters' dtype, and sums promote to it.
   [[nodiscard]] DType stream() const { return autocast() ? parameters : compute; }
@@ -66,6 +73,7 @@ class LayerBuilder {
 
   [[nodiscard]] const BatchShape& batch() const { return batch_; }
   [[nodiscard]] std::int64_t tokens() const { return batch_.tokens(); }
+  [[nodiscard]] bool is_block() const { return type_.block; }
 
   /// The tensor that the layer before made.
   TensorIndex input(std::string name, std::int64_t elements, DType dtype);

@@ -11,6 +11,9 @@ namespace shardsim {
 
 // The parts of a block; each takes the branch's input and gives its output.
 TensorIndex attention(LayerBuilder& b, const BlockSpec& block, TensorIndex x);
+/// Queries from x, keys and values from the encoder's output (as many tokens as here).
+TensorIndex cross_attention(LayerBuilder& b, const BlockSpec& block, TensorIndex x);
+TensorIndex scan(LayerBuilder& b, const BlockSpec& block, const ScanSpec& spec, TensorIndex x);
 TensorIndex feed_forward(LayerBuilder& b, const BlockSpec& block, const MlpSpec& mlp, TensorIndex x);
 TensorIndex mixture_of_experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe, TensorIndex x);
 

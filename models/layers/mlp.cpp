@@ -15,9 +15,27 @@ struct GatedNames {
   std::string gate, act, up, multiply, down;
 };
 
+/// One kernel for act(gate) * up, which keeps both: Megatron's and Liger's SwiGLU.
+TensorIndex activated_product(LayerBuilder& b, const std::string& name, TensorIndex gate, TensorIndex up) {
+  const DType dtype = b.at(gate).dtype;
+  const std::int64_t n = b.elements(up), c = size_of(dtype);
+  b.begin(name);
+  for (const TensorIndex t : {gate, up}) {
+    b.read(t);
+    b.keep(t);
+  }
+  b.forward({1, 3 * n * c});
+  b.backward_input({1, 5 * n * c});
+  return b.make("product", n, dtype);
+}
+
 /// down(act(gate(x)) * up(x)): autograd keeps x, gate(x), act, up(x) and the product.
 TensorIndex gated(LayerBuilder& b, const GatedNames& names, TensorIndex x, std::int64_t in, const MlpSpec& mlp) {
   const TensorIndex gate = linear(b, names.gate, x, {.in = in, .out = mlp.width, .bias = mlp.bias});
+  if (b.batch().fused.activation) {
+    const TensorIndex up = linear(b, names.up, x, {.in = in, .out = mlp.width, .bias = mlp.bias});
+    return linear(b, names.down, activated_product(b, names.multiply, gate, up), {.in = mlp.width, .out = in, .bias = mlp.bias});
+  }
   const TensorIndex act = activation(b, names.act, gate, mlp.activation);
   b.at(act).fused_away = true;
   const TensorIndex up = linear(b, names.up, x, {.in = in, .out = mlp.width, .bias = mlp.bias});
@@ -97,6 +115,9 @@ void declare_experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe
         b.declare({.name = std::move(name), .shape = {out, in}, .routed_expert = true, .by_rule = false, .tied_to = {}});
       };
       declare(".weight", m.out, m.in);
+      if (moe.bias)
+        b.declare(
+            {.name = prefix + std::string(m.name) + ".bias", .shape = {m.out}, .routed_expert = true, .by_rule = false, .tied_to = {}});
       const std::int64_t rank = b.adapter_rank(m.name);
       if (rank == 0) continue;
       declare(".lora_A.default.weight", rank, m.in);
@@ -147,7 +168,7 @@ TensorIndex experts(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe,
 TensorIndex route(LayerBuilder& b, const BlockSpec& block, const MoeSpec& moe, TensorIndex x) {
   const std::int64_t rows = b.tokens() * moe.top_k, n = rows * block.hidden, c = size_of(b.batch().compute);
   const std::int64_t scores = b.tokens() * moe.experts;
-  const TensorIndex logits = linear(b, std::string(block.names.router), x, {.in = block.hidden, .out = moe.experts});
+  const TensorIndex logits = linear(b, std::string(block.names.router), x, {.in = block.hidden, .out = moe.experts, .bias = moe.bias});
   if (moe.correction_bias)
     b.declare({.name = under(block.names.router, "e_score_correction_bias"),
                .shape = {moe.experts},

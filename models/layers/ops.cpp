@@ -58,6 +58,33 @@ void cast_weight(LayerBuilder& b, std::int64_t elements) {
   b.keep(cast);
 }
 
+namespace {
+
+/// A frozen quantised weight becomes one in the compute dtype for the product and for its gradient, and is thrown away each time.
+void dequantise(LayerBuilder& b, std::int64_t elements) {
+  const std::int64_t made = elements * width(b.batch().compute),
+                     moved = made + static_cast<std::int64_t>(b.batch().stored_bytes * static_cast<double>(elements));
+  b.forward({1, moved});
+  b.backward_input({1, moved});
+  b.module().forward_temporary += Bytes{made};
+  b.module().backward_temporary += Bytes{made};
+}
+
+}  // namespace
+
+/// Products in fp8 with scales for whole tensors: each operand is read for its largest value, then read and written as fp8. Where the
+/// module's backward uses one again, it is cast again, in the other order of its elements. SOURCE: torchao/float8/float8_linear.py (dynamic
+/// scaling); heads and adapters stay as they are, and so do shapes that are no multiples of 16.
+void quantize(LayerBuilder& b, std::int64_t rows, const Linear& shape) {
+  const std::int64_t in = rows * shape.in, out = rows * shape.out, weight = shape.in * shape.out, c = width(b.batch().compute);
+  const std::int64_t each = 2 * c + 1;  // bytes an element: read, read and write
+  Module& m = b.module();
+  m.forward.dtype = m.backward_input.dtype = m.backward_weight.dtype = DType::fp8;
+  b.forward({6, (in + weight) * each}, {4, (in + weight) * each});
+  b.backward_input({6, (out + weight) * each}, {4, (out + weight) * each});
+  b.backward_weight({4, (in + out) * each}, {2, (in + out) * (c + 1)});
+}
+
 TensorIndex linear(LayerBuilder& b, std::string name, TensorIndex x, const Linear& shape) {
   const std::int64_t rows = b.elements(x) / shape.in;
   const DType dtype = shape.dtype.value_or(b.batch().compute);
@@ -71,7 +98,10 @@ TensorIndex linear(LayerBuilder& b, std::string name, TensorIndex x, const Linea
   const TensorIndex input = cast_input(b, x, dtype);
   if (b.trains()) b.keep(input);
   cast_weight(b, shape.in * shape.out);
+  if (b.batch().stored_bytes > 0 && b.is_block() && !low_rank && !b.weights_train()) dequantise(b, shape.in * shape.out);
   b.product({rows, shape.out, shape.in, 1}, Factor::weight);
+  if (b.batch().fp8_products && b.is_block() && !low_rank && rows % 16 == 0 && shape.in % 16 == 0 && shape.out % 16 == 0)
+    quantize(b, rows, shape);
   if (shape.bias) b.backward_weight({1, rows * shape.out * c});
   const TensorIndex y = b.make("output", rows * shape.out, dtype);
   if (!low_rank && b.next_projection_is_kept()) {
@@ -114,12 +144,12 @@ TensorIndex layer_norm(LayerBuilder& b, TensorIndex x, std::int64_t size, std::i
 }
 
 /// As transformers writes it: x in fp32 (kept), x^2, mean, 1/sqrt, product, cast back (kept if the weight trains), times the weight.
-/// Compiled it is one kernel that keeps x itself.
+/// Fused, or compiled, it is one kernel that keeps x itself.
 TensorIndex rms_norm(LayerBuilder& b, TensorIndex x, NormKind kind, std::int64_t size, std::int64_t n) {
   const DType dtype = b.at(x).dtype;
   const std::int64_t c = width(dtype);
-  const bool upcast = dtype != DType::fp32;
-  if (upcast && !b.batch().compile) {
+  const bool upcast = dtype != DType::fp32, fused = b.batch().fuses_norms();
+  if (upcast && !fused) {
     const TensorIndex wide = b.make("input in fp32", n, DType::fp32);
     b.at(wide).fused_away = true;
     b.alias_gradient(wide);
@@ -130,17 +160,17 @@ TensorIndex rms_norm(LayerBuilder& b, TensorIndex x, NormKind kind, std::int64_t
   const TensorIndex statistics = b.make("1/rms", n / size, DType::fp32);
   b.alias_gradient(statistics);
   b.keep(statistics);
-  if (b.trains() && !b.batch().compile) {
+  if (b.trains() && !fused) {
     const TensorIndex normalised = b.make("normalised", n, kind == NormKind::rms_fp32_weight ? DType::fp32 : dtype);
     b.at(normalised).fused_away = true;
     b.alias_gradient(normalised);
     b.keep(normalised);
   }
   // Eager, bytes an element: cast 2+4, square 4+4, mean 4, scale 4+4, cast 4+2, weight 2+2 (for a bf16 x).
-  b.forward({8, n * (20 + 4 + (upcast ? 3 * c + 4 : 0) + 2 * c)}, {1, 2 * n * c});
-  b.backward_input({14, n * (60 + 5 * c)}, {1, 3 * n * c});
-  if (b.trains()) b.backward_weight({2, 4 * n * c}, {1, 2 * n * c});
-  if (!b.batch().compile) {
+  b.forward(fused ? Kernels{1, 2 * n * c} : Kernels{8, n * (20 + 4 + (upcast ? 3 * c + 4 : 0) + 2 * c)});
+  b.backward_input(fused ? Kernels{1, 3 * n * c} : Kernels{14, n * (60 + 5 * c)});
+  if (b.trains()) b.backward_weight(fused ? Kernels{1, 2 * n * c} : Kernels{2, 4 * n * c});
+  if (!fused) {
     b.module().forward_temporary = Bytes{8 * n};
     b.module().backward_temporary = Bytes{12 * n};
   }
@@ -191,12 +221,12 @@ TensorIndex norm(LayerBuilder& b, std::string name, TensorIndex x, NormKind kind
   return x;
 }
 
-TensorIndex lookup(LayerBuilder& b, std::string name, std::int64_t rows, std::int64_t table_width) {
+TensorIndex lookup(LayerBuilder& b, std::string name, std::int64_t rows, std::int64_t table_width, std::string_view tied_to) {
   const std::int64_t n = b.tokens() * table_width;
   const DType dtype = b.batch().stream();
   const std::int64_t c = width(dtype);
   b.begin(std::move(name));
-  b.declare("weight", {rows, table_width});
+  b.declare("weight", {rows, table_width}, tied_to);
   b.forward({1, 2 * n * c});
   b.backward_weight({4, rows * table_width * c + 3 * n * c});  // fill, sort the tokens, scatter
   return b.make("embeddings", n, dtype);
@@ -205,12 +235,12 @@ TensorIndex lookup(LayerBuilder& b, std::string name, std::int64_t rows, std::in
 TensorIndex activation(LayerBuilder& b, std::string name, TensorIndex x, Activation kind) {
   const DType dtype = b.at(x).dtype;
   const std::int64_t n = b.elements(x), c = width(dtype);
-  const bool composite = kind == Activation::gelu_composite;
+  const bool chain = kind == Activation::gelu_composite && !b.batch().fuses_activation();
   const bool keeps_output = kind == Activation::relu || kind == Activation::tanh;
   b.begin(std::move(name));
   b.read(x);
   if (!keeps_output) b.keep(x);
-  if (composite && !b.batch().compile) {
+  if (chain) {
     // 0.5 x (1 + tanh(c (x + 0.044715 x^3))): besides x, products keep 0.5 x and 1 + tanh, and tanh keeps its result.
     const TensorIndex kept = b.make("0.5 x, tanh, 1 + tanh", 3 * n, dtype);
     b.at(kept).fused_away = true;
@@ -219,8 +249,8 @@ TensorIndex activation(LayerBuilder& b, std::string name, TensorIndex x, Activat
     b.module().forward_temporary = Bytes{n * c};
     b.module().backward_temporary = Bytes{2 * n * c};
   }
-  b.forward(composite ? Kernels{8, 18 * n * c} : Kernels{1, 2 * n * c}, {1, 2 * n * c});
-  b.backward_input(composite ? Kernels{12, 30 * n * c} : Kernels{1, 3 * n * c}, {1, 3 * n * c});
+  b.forward(chain ? Kernels{8, 18 * n * c} : Kernels{1, 2 * n * c});
+  b.backward_input(chain ? Kernels{12, 30 * n * c} : Kernels{1, 3 * n * c});
   const TensorIndex y = b.make("activation", n, dtype);
   if (keeps_output) b.keep(y);
   return y;

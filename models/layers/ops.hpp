@@ -39,7 +39,7 @@ TensorIndex conv2d(LayerBuilder& b, std::string name, TensorIndex x, const Conv2
 TensorIndex norm(LayerBuilder& b, std::string name, TensorIndex x, NormKind kind, std::int64_t size, std::int64_t count = 0);
 
 /// Rows of a table, one a token. The gradient is a full table, zeroed and scattered into.
-TensorIndex lookup(LayerBuilder& b, std::string name, std::int64_t rows, std::int64_t width);
+TensorIndex lookup(LayerBuilder& b, std::string name, std::int64_t rows, std::int64_t width, std::string_view tied_to = "");
 
 TensorIndex activation(LayerBuilder& b, std::string name, TensorIndex x, Activation kind);
 TensorIndex multiply(LayerBuilder& b, std::string name, TensorIndex x, TensorIndex y);

@@ -98,7 +98,7 @@ Tables tabulate(const Architecture& architecture, const Adaptation* adaptation) 
       }
       layer.parameters.push_back({static_cast<std::int32_t>(parameters.size())});
       parameters.push_back(named(instance, p));
-      if (!instance.prefixed) first_layer.emplace(parameters.back().name, layer.parameters.back().index);
+      if (!instance.prefixed || architecture.family == "layers") first_layer.emplace(parameters.back().name, layer.parameters.back().index);
     }
     layers.push_back(std::move(layer));
   }
@@ -107,7 +107,9 @@ Tables tabulate(const Architecture& architecture, const Adaptation* adaptation) 
   Tables tables;
   for (const std::string& name : tied) {
     const auto at = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == name; });
-    tables.tied.push_back({static_cast<std::int32_t>(at - parameters.begin())});
+    const ParameterId id{static_cast<std::int32_t>(at - parameters.begin())};
+    if (std::none_of(tables.tied.begin(), tables.tied.end(), [&](ParameterId known) { return known.index == id.index; }))
+      tables.tied.push_back(id);
   }
   for (Declared& d : declared) tables.local.push_back(std::move(d.local));
   tables.parameters = std::make_shared<const std::vector<Parameter>>(std::move(parameters));

@@ -238,7 +238,7 @@ nb::list sweep(const std::string& path, unsigned jobs, const PythonProgress& pro
         const std::uint64_t last = std::min(plan.size, first + batch);
         for (std::uint64_t position = first; position < last; ++position) {
           const std::uint64_t row = plan.row_at(position);
-          lines[row] = rows.line(row);
+          lines[row] = rows.row(row).line;
         }
         listener.advance(last - first, plan.size);
       }

@@ -61,6 +61,33 @@
     }
   };
 
+  // The timeline and the memory beside it share one time axis: a cursor in one stands in the other, and both begin at the same edge.
+  const over_time = (chart) => chart.end > 0 && (chart.kind === "area" || chart.kind === "timeline");
+  let cursor = null;
+  const edge = { afterFit: (scale) => { scale.width = Math.max(scale.width, Math.min(96, scale.chart.width / 4)); } };
+  const shared_cursor = {
+    id: "sharedCursor",
+    afterEvent: (chart, { event, inChartArea }) => {
+      if (!chart.options.overTime) return;
+      const at = event.type !== "mouseout" && inChartArea ? chart.scales.x.getValueForPixel(event.x) : null;
+      if (at === cursor) return;
+      cursor = at;
+      drawn.forEach((other) => { if (other.options.overTime) other.draw(); });
+    },
+    afterDraw: (chart) => {
+      if (!chart.options.overTime || cursor === null) return;
+      const x = chart.scales.x.getPixelForValue(cursor), { top, bottom } = chart.chartArea;
+      chart.ctx.save();
+      chart.ctx.strokeStyle = ink("--soft");
+      chart.ctx.beginPath();
+      chart.ctx.moveTo(x, top);
+      chart.ctx.lineTo(x, bottom);
+      chart.ctx.stroke();
+      chart.ctx.restore();
+    },
+  };
+  const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
   const configuration = (chart) => {
     const lying = chart.kind === "timeline" || (chart.kind === "bar" && chart.lying);
     const categories = { type: "category", labels: chart.labels, stacked: chart.stacked };
@@ -75,8 +102,9 @@
       options: {
         animation: false, responsive: true, maintainAspectRatio: false, parsing: true, normalized: true,
         indexAxis: lying ? "y" : "x",
+        overTime: over_time(chart),
         interaction: chart.kind === "area" ? { mode: "index", intersect: false } : { mode: "nearest", intersect: true },
-        scales: { x: axis(chart.x, numbers.x), y: axis(chart.y, numbers.y) },
+        scales: { x: axis(chart.x, numbers.x), y: axis(chart.y, { ...numbers.y, ...(over_time(chart) ? edge : {}) }) },
         plugins: {
           legend: { position: "bottom", labels: { boxWidth: 12, usePointStyle: true } },
           tooltip: { callbacks: { label: (item) => {
@@ -89,7 +117,58 @@
   };
 
   const charts = JSON.parse(document.getElementById("charts").textContent);
-  const drawn = charts.map((chart, i) => new Chart(document.getElementById("chart-" + i), configuration(chart)));
+  const data = JSON.parse(document.getElementById("data").textContent);
+  // What the reader may leave out: the strategies of a comparison, or of a plan's front, and ways that do not fit.
+  const strategies = [...new Set((data.results || data.pareto || []).map((row) => row.strategy))];
+  const hidden = new Set();
+  const unfit = data.results ? data.results.filter((r) => !r.memory.fits).map((r) => r.strategy) : [];
+  const first_word = (text) => text.split(/[ ,(]/)[0];
+  const is_shown = (text) => !hidden.has(first_word(text));
+  const chosen = (chart) => {
+    if (hidden.size === 0) return chart;
+    const kept = chart.labels.map((label, i) => i).filter((i) => is_shown(chart.labels[i]));
+    const of_labels = chart.labels.length > 0 && chart.labels.some((label) => strategies.includes(label));
+    const point = (p) => !p.name || ![...hidden].some((name) => new RegExp("(^|, )" + name + "[ ,(]").test(p.name));
+    return { ...chart, labels: of_labels ? kept.map((i) => chart.labels[i]) : chart.labels,
+      series: chart.series.map((s) => ({ ...s, data: of_labels ? kept.map((i) => s.data[i]) : Array.isArray(s.data) && s.data.some((p) => p && p.name) ? s.data.filter(point) : s.data })) };
+  };
+  let drawn = [];
+  const draw = () => {
+    Chart.defaults.color = ink("--soft");
+    Chart.defaults.borderColor = ink("--line");
+    drawn.forEach((chart) => chart.destroy());
+    drawn = charts.map((chart, i) => new Chart(document.getElementById("chart-" + i), configuration(chosen(chart))));
+    document.querySelectorAll("main tbody tr").forEach((row) => {
+      const named = [...row.cells].find((cell) => strategies.includes(first_word(cell.textContent)));
+      row.hidden = named !== undefined && strategies.length > 1 && row.closest("table").dataset.byStrategy === "yes" && !is_shown(named.textContent);
+    });
+  };
+  const choice = (text, names) => {
+    const label = document.createElement("label"), box = document.createElement("input");
+    box.type = "checkbox";
+    box.checked = true;
+    box.addEventListener("change", () => {
+      names.forEach((name) => (box.checked ? hidden.delete(name) : hidden.add(name)));
+      draw();
+    });
+    label.append(box, " " + text);
+    return label;
+  };
+  if (strategies.length > 1) {
+    const field = document.createElement("fieldset"), legend = document.createElement("legend");
+    field.className = "choices";
+    legend.textContent = "Show";
+    field.append(legend, ...strategies.map((name) => choice(name, [name])));
+    if (unfit.length > 0 && unfit.length < strategies.length) field.append(choice("what does not fit", unfit));
+    document.querySelector("main").before(field);
+    document.querySelectorAll("main table").forEach((table) => {
+      const head = table.tHead.textContent;
+      if (head.startsWith("Strategy") || head.includes("Way")) table.dataset.byStrategy = "yes";
+    });
+  }
+  Chart.register(shared_cursor);
+  draw();
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   window.addEventListener("beforeprint", () => drawn.forEach((chart) => chart.resize()));
   document.documentElement.dataset.drawn = String(drawn.length);
 })();

@@ -151,6 +151,9 @@ HtmlPage comparison_page(const Comparison& comparison) {
   page.tiles = comparison_tiles(comparison.results);
   page.sections = {time_section(comparison.results), memory_bars(comparison.results), traffic_bars(comparison.results)};
   if (!comparison.crossovers.empty()) page.sections.push_back(crossover_section(comparison.crossovers));
+  page.sections.push_back(assumed_section(comparison.assumed));
+  const auto warnings = comparison.warnings();
+  page.warnings.insert(page.warnings.end(), warnings.begin(), warnings.end());
   return page;
 }
 

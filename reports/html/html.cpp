@@ -15,10 +15,15 @@ namespace {
 
 constexpr std::size_t long_cell = 28;  // letters: sentences wrap, words and numbers do not
 
-/// JSON inside a script element: "</" would end the element.
+/// JSON inside a script element, where "</script" would end it and "<!--<script" would not let it end.
 std::string embedded(const Json& json) {
-  std::string text = json.line();
-  for (std::size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at + 3)) text.insert(at + 1, "\\");
+  std::string text;
+  for (const char c : json.line()) {
+    if (c == '<')
+      text += "\\u003c";  // only inside of strings
+    else
+      text += c;
+  }
   return text;
 }
 
@@ -93,8 +98,8 @@ std::string table_html(const TextGrid& grid) {
   };
   // Words alone: a phone shows each row as a paragraph.
   const bool words = std::find(grid.right.begin(), grid.right.end(), true) == grid.right.end();
-  std::string out = fmt::format("<div class=\"scroll\"><table{}>\n<thead>", words ? " class=\"words\"" : "") + cells(grid.header, "th") +
-                    "</thead>\n<tbody>\n";
+  std::string out = fmt::format("<div class=\"scroll\" tabindex=\"0\"><table{}>\n<thead>", words ? " class=\"words\"" : "") +
+                    cells(grid.header, "th") + "</thead>\n<tbody>\n";
   for (const auto& row : grid.rows) out += cells(row, "td");
   return out + "</tbody></table></div>\n";
 }
@@ -109,8 +114,12 @@ std::string section_html(const HtmlSection& section, std::size_t& charts) {
   std::string out = fmt::format("<section>\n<h2>{}</h2>\n", markup(section.title));
   if (!section.text.empty()) out += fmt::format("<p class=\"soft\">{}</p>\n", markup(section.text));
   if (section.chart)
-    out += fmt::format("<div class=\"plot{}\"{}><canvas id=\"chart-{}\" role=\"img\" aria-label=\"{}\"></canvas></div>\n",
-                       section.chart->low ? " low" : "", height(*section.chart), charts++, markup(section.chart->description));
+    out += fmt::format(
+        "<figure><div class=\"plot{}\"{}><canvas id=\"chart-{}\" role=\"img\" "
+        "aria-label=\"{}\"></canvas></div>\n<figcaption>{}</figcaption></figure>\n",
+        section.chart->low ? " low" : "", height(*section.chart), charts++, markup(section.chart->description),
+        markup(section.chart->description));
+  if (!section.code.empty()) out += fmt::format("<pre tabindex=\"0\">{}</pre>\n", markup(section.code));
   std::string tables;
   for (const TextGrid& grid : section.tables) tables += table_html(grid);
   out += section.chart && !tables.empty() ? "<details open><summary>Figures</summary>\n" + tables + "</details>\n" : tables;

@@ -51,6 +51,7 @@ struct HtmlChart {
 struct HtmlSection {
   std::string title;
   std::string text{};
+  std::string code{};  ///< commands and lines of configuration, as they are
   std::optional<HtmlChart> chart{};
   std::vector<TextGrid> tables{};
 };

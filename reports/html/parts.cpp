@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/html/parts.hpp"
 
-#include "reports/html/html.hpp"
+#include <fmt/format.h>
+
 #include "reports/html/timeline_html.hpp"
 #include "reports/names.hpp"
+#include "sim/base/units_text.hpp"
 
 namespace shardsim {
 
@@ -21,6 +23,20 @@ std::vector<MemoryPart> memory_parts(const Memory& memory) {
   parts.push_back({"unused in the allocator", memory.reserved_peak - memory.peak, "#d0d7de"});
   parts.push_back({"outside the allocator", memory.overhead, "#57606a"});
   return parts;
+}
+
+HtmlSection assumed_section(const Assumptions& assumed, const std::vector<std::string>& more) {
+  TextGrid grid{.header = {"Value", "From", "Step if a tenth worse", "Rests on it", "Measured by"},
+                .right = {false, false, true, true, false},
+                .rows = {}};
+  for (const Assumption& a : assumed)
+    grid.rows.push_back({fmt::format("{} ({})", a.value, a.key), a.origin, a.memory > Bytes{} ? "" : fmt::format("{:+.1f} %", 100 * a.time),
+                         a.memory > Bytes{} ? to_text(a.memory) : "", a.measure});
+  std::string text;
+  for (const std::string& sentence : more) text += (text.empty() ? "" : "; ") + sentence;
+  HtmlSection section{.title = "Assumed", .text = text.empty() ? "Not measured on this machine, the largest effect first." : text + "."};
+  if (!grid.rows.empty()) section.tables.push_back(std::move(grid));
+  return section;
 }
 
 }  // namespace shardsim

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/html/html.hpp"
+#include "sim/engine/assumption.hpp"
 #include "sim/engine/result.hpp"
 
 namespace shardsim {
@@ -25,5 +27,8 @@ struct MemoryPart {
 };
 /// Categories at the peak, what the allocator holds beyond them, and what lies outside of it: they add up to the peak on the device.
 [[nodiscard]] std::vector<MemoryPart> memory_parts(const Memory& memory);
+
+/// What a page's figures assume, the largest effect first; `more`: sentences of the question asked.
+[[nodiscard]] HtmlSection assumed_section(const Assumptions& assumed, const std::vector<std::string>& more = {});
 
 }  // namespace shardsim

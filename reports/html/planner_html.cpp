@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "reports/html/parts.hpp"
 #include "reports/html/timeline_html.hpp"
 #include "reports/planner_report.hpp"
 #include "sim/base/units_text.hpp"
@@ -152,6 +153,24 @@ HtmlSection scaling_times(const Scaling& scaling) {
   return {.title = "Step time over GPUs", .text = "The figures are those of the table above.", .chart = std::move(chart)};
 }
 
+/// How to have what the plan names.
+HtmlSection recipe_section(const Plan& plan) {
+  std::string code;
+  const auto add = [&](const char* what, const std::optional<PlanEntry>& entry) {
+    if (!entry) return;
+    code += fmt::format("# {}\n{}\n", what, entry->command(plan.scenario));
+    for (const std::string& line : entry->config) code += "#   " + line + "\n";
+  };
+  add("the fastest way", plan.time);
+  add("the cheapest way", plan.cost);
+  add("the fewest GPUs", plan.gpus);
+  add("the fewest GPUs that end in time", plan.deadline);
+  return {
+      .title = "Run it",
+      .text = plan.time ? fmt::format("Each command simulates the figures above; below it the lines for {}.", plan.time->config_of) : "",
+      .code = std::move(code)};
+}
+
 }  // namespace
 
 HtmlPage plan_page(const Plan& plan) {
@@ -162,6 +181,7 @@ HtmlPage plan_page(const Plan& plan) {
                 .tiles = plan_tiles(plan),
                 .sections = {answers_section(plan)},
                 .data = plan_json(plan)};
+  if (plan.time) page.sections.push_back(recipe_section(plan));
   if (!plan.pareto.empty()) page.sections.push_back(pareto_section(plan));
   if (plan.scaling) {
     page.sections.push_back(scaling_section(*plan.scaling));
@@ -169,9 +189,8 @@ HtmlPage plan_page(const Plan& plan) {
     for (const std::string& text : plan.scaling->left_out) page.warnings.push_back("Left out of the scaling study: " + text);
   }
   for (const std::string& text : plan.left_out) page.warnings.push_back("Left out: " + text);
-  std::string assumed;
-  for (const std::string& text : plan.request.assumptions) assumed += (assumed.empty() ? "" : "; ") + text;
-  if (!assumed.empty()) page.sections.push_back({.title = "Assumed", .text = assumed + "."});
+  page.warnings.insert(page.warnings.end(), plan.warnings.begin(), plan.warnings.end());
+  page.sections.push_back(assumed_section(plan.assumed, plan.request.assumptions));
   return page;
 }
 

@@ -87,15 +87,17 @@ HtmlSection traffic_section(const Traffic& traffic) {
 
 HtmlPage simulate_page(const SimulationResult& result) {
   const Schedule& schedule = *result.schedule;
-  return {.title = result.scenario,
-          .lines = {fmt::format("{}, {} semantics, on {} GPUs. {}", schedule.strategy, schedule.semantics, grouped(result.world_size),
-                                schedule.library),
-                    fmt::format("{}: {} parameters, {} trainable", result.model_name, grouped(result.parameters.value()),
-                                grouped(result.trainable_parameters.value()))},
-          .tiles = tiles(result),
-          .sections = {step_section(result.step), memory_section(result), timeline_section(result), traffic_section(result.traffic)},
-          .warnings = result.warnings,
-          .data = simulate_json(result)};
+  HtmlPage page{.title = result.scenario,
+                .lines = {fmt::format("{}, {} semantics, on {} GPUs. {}", schedule.strategy, schedule.semantics, grouped(result.world_size),
+                                      schedule.library),
+                          fmt::format("{}: {} parameters, {} trainable", result.model_name, grouped(result.parameters.value()),
+                                      grouped(result.trainable_parameters.value()))},
+                .tiles = tiles(result),
+                .sections = {step_section(result.step), memory_section(result), timeline_section(result), traffic_section(result.traffic)},
+                .warnings = result.warnings,
+                .data = simulate_json(result)};
+  if (result.assumed) page.sections.push_back(assumed_section(*result.assumed));
+  return page;
 }
 
 }  // namespace shardsim

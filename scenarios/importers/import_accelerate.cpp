@@ -1,35 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// accelerate's launch configuration: FSDP 1 and 2, DeepSpeed, plain data parallelism. Defaults are those of accelerate's plugins
+// (utils/dataclasses.py).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "scenarios/importers/import_deepspeed.hpp"
+#include "scenarios/importers/import_fsdp.hpp"
 
 namespace shardsim {
 namespace {
-
-constexpr std::string_view launcher_only = "tells the launcher where to run; no effect on one step";
-constexpr std::string_view not_step = "no effect on the traffic, memory or time of one step";
-
-/// torch's ShardingStrategy by name or by the number that accelerate also accepts.
-std::string sharding_strategy(const ConfigNode* node) {
-  if (node == nullptr) return "FULL_SHARD";
-  constexpr std::array<std::string_view, 5> by_number{"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"};
-  if (const auto number = whole_number(node); number && *number >= 1 && *number <= 5)
-    return std::string(by_number[static_cast<std::size_t>(*number - 1)]);
-  std::string name = node->text;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
-  return name == "HYBRID_SHARD_ZERO2" ? "_HYBRID_SHARD_ZERO2" : name;
-}
 
 class AccelerateReader {
  public:
   AccelerateReader(const ConfigNode& tree, ScenarioDraft& draft, const ModelFacts& model, const ImportOptions& options)
       : tree_(tree), draft_(draft), model_(model), options_(options), root_(&tree, "", draft) {}
 
-  Problems read() {
+  void read() {
     shape();
     const ConfigNode* type = root_.take("distributed_type");
     const std::string kind = type == nullptr ? "NO" : type->text;
@@ -40,151 +29,103 @@ class AccelerateReader {
     } else if (kind == "MULTI_GPU" || kind == "NO") {
       replicated(kind == "NO");
     } else {
-      problems_.add(type->where, fmt::format("distributed_type '{}' is not data parallelism on GPUs that is modelled", kind),
-                    {"imported: FSDP, DEEPSPEED, MULTI_GPU, NO"});
+      draft_.problem(type->where, fmt::format("distributed_type {} is not data parallelism on GPUs that is modelled", in_quotes(kind)),
+                     {"imported: FSDP, DEEPSPEED, MULTI_GPU, NO"});
     }
+    compile();
     parallelism();
-    root_.ignore_all({"compute_environment", "debug", "enable_cpu_affinity", "machine_rank", "main_training_function", "main_process_ip",
-                      "main_process_port", "rdzv_backend", "same_network", "tpu_env", "tpu_use_cluster", "tpu_use_sudo", "use_cpu",
-                      "gpu_ids", "num_cpu_threads_per_process", "downcast_bf16", "deepspeed_multinode_launcher", "dynamo_config"},
-                     launcher_only);
+    root_.without_effect({"compute_environment",
+                          "debug",
+                          "enable_cpu_affinity",
+                          "machine_rank",
+                          "main_training_function",
+                          "main_process_ip",
+                          "main_process_port",
+                          "rdzv_backend",
+                          "rdzv_endpoint",
+                          "rdzv_conf",
+                          "same_network",
+                          "tpu_env",
+                          "tpu_use_cluster",
+                          "tpu_use_sudo",
+                          "tpu_name",
+                          "tpu_zone",
+                          "commands",
+                          "command_file",
+                          "use_cpu",
+                          "gpu_ids",
+                          "num_cpu_threads_per_process",
+                          "downcast_bf16",
+                          "deepspeed_multinode_launcher",
+                          "config_file",
+                          "monitor_interval",
+                          "max_restarts",
+                          "mpirun_config",
+                          "ipex_config"});
+    root_.refuse("megatron_lm_config", "Megatron-LM's parallelism is imported from its own arguments (import megatron)");
+    root_.not_modelled("fp8_config", "fp8 products are timed as bf16");
     root_.finish();
-    return std::move(problems_);
   }
 
  private:
   void shape() {
-    const std::int64_t processes = whole_number(root_.take("num_processes")).value_or(0);
-    nodes_ = std::max<std::int64_t>(whole_number(root_.take("num_machines")).value_or(0), processes > 0 ? 1 : 0);
-    if (processes > 0 && processes % nodes_ != 0) {
-      problems_.add(tree_.find("num_processes")->where,
-                    fmt::format("{} processes do not spread evenly over {} machines", processes, nodes_));
-      return;
-    }
+    const ConfigNode* node = root_.take("num_processes");
+    const std::int64_t processes = root_.whole("num_processes", 1).value_or(0), machines = root_.whole("num_machines", 1).value_or(0);
+    nodes_ = std::max<std::int64_t>(machines, processes > 0 ? 1 : 0);
+    if (processes > 0 && processes % nodes_ != 0)
+      return draft_.problem(node->where, fmt::format("{} processes do not spread evenly over {} machines", processes, nodes_));
     gpus_per_node_ = processes > 0 ? processes / nodes_ : 0;
   }
 
-  void batch(std::int64_t accumulation) {
+  void batch(std::optional<std::int64_t> accumulation) {
     draft_.training("sequence_length", std::to_string(model_.sequence_length), "not in the file");
     draft_.training("micro_batch_size", "1", "not in the file: an argument of the training script");
-    draft_.training("gradient_accumulation_steps", std::to_string(accumulation));
+    draft_.training("gradient_accumulation_steps", std::to_string(accumulation.value_or(1)),
+                    accumulation ? "gradient_accumulation_steps" : "not in the file");
+    draft_.note(fmt::format("1 sequence of {} tokens a rank (arguments of the training script, not in the file)", model_.sequence_length));
   }
 
   std::string mixed_precision() {
-    const ConfigNode* node = root_.take("mixed_precision");
-    const std::string word = node == nullptr ? "no" : lower(node->text);
-    if (word == "fp8") {
-      draft_.note("fp8 products are timed as bf16");
-      return "bf16";
-    }
-    return word == "bf16" || word == "fp16" ? word : "no";
-  }
-
-  /// accelerate keeps the parameters in fp32 and lets FSDP cast for compute and reduction alike (utils/dataclasses.py).
-  void fsdp_precision() {
-    const std::string word = mixed_precision();
-    if (word == "no") return draft_.training("precision", "fp32", "mixed_precision: no");
-    draft_.training("precision", precision_map(word, word, word, "fp32"));
+    const std::string word = root_.choice("mixed_precision", {"no", "fp16", "bf16", "fp8"}).value_or("no");
+    if (word != "fp8") return word;
+    draft_.ignore("mixed_precision", root_.take("mixed_precision")->where, "fp8 products are timed as bf16", Effect::changes);
+    return "bf16";
   }
 
   void fsdp() {
-    ForeignMap block(root_.take("fsdp_config"), "fsdp_config", draft_);
+    draft_.training("stack", "accelerate", "what the software costs");
     describe_cluster(draft_, options_, nodes_, gpus_per_node_);
-    batch(whole_number(root_.take("gradient_accumulation_steps")).value_or(1));
-    fsdp_precision();
-    if (truthy(block.take("fsdp_activation_checkpointing"))) draft_.training("activation_checkpointing", "full");
-    if (truthy(block.take("fsdp_offload_params"))) draft_.training("offload", "{parameters: cpu, optimizer: cpu}");
-    if (whole_number(block.take("fsdp_version")).value_or(1) == 2) {
-      fsdp2(block);
-    } else {
-      fsdp1(block);
-    }
-    wrapping(block);
-    block.ignore_all({"fsdp_state_dict_type", "fsdp_sync_module_states", "fsdp_cpu_ram_efficient_loading", "fsdp_ignored_modules",
-                      "fsdp_backward_prefetch_policy"},
-                     not_step);
-    block.finish();
-  }
-
-  void wrapping(ForeignMap& block) {
-    const ConfigNode* policy = block.take("fsdp_auto_wrap_policy");
-    block.ignore("fsdp_transformer_layer_cls_to_wrap", "the model's repeated block is the unit");
-    block.ignore("fsdp_min_num_params", "the model's repeated block is the unit");
-    if (policy != nullptr && policy->text != "TRANSFORMER_BASED_WRAP")
-      draft_.note(fmt::format("each block of the model is one unit ({} in the file)", policy->text));
-  }
-
-  void fsdp1(ForeignMap& block) {
-    draft_.strategy("fsdp1");
-    const std::string sharding = sharding_strategy(block.take("fsdp_sharding_strategy"));
-    draft_.option("sharding_strategy", sharding, "");
-    // Without process groups of its own, FSDP shards inside a node and replicates across nodes (_init_utils.py).
-    const std::int64_t replicas = options_.nodes > 0 ? options_.nodes : nodes_;
-    if (sharding.find("HYBRID") != std::string::npos && replicas > 1)
-      draft_.option("replicate", std::to_string(replicas), "one replica a node");
-    for (const std::string_view key : {"backward_prefetch", "forward_prefetch", "use_orig_params", "limit_all_gathers"}) {
-      const std::string written = "fsdp_" + std::string(key);
-      if (const ConfigNode* value = block.take(written)) draft_.option(key, *value, "fsdp_config." + written);
-    }
-    block.ignore("fsdp_reshard_after_forward", "an option of FSDP2");
-  }
-
-  void fsdp2(ForeignMap& block) {
-    draft_.strategy("fsdp2");
-    if (const ConfigNode* reshard = block.take("fsdp_reshard_after_forward")) {
-      const std::string word = lower(reshard->text);
-      draft_.option("reshard_after_forward", word == "false" || word == "shard_grad_op" || word == "no" ? "false" : "true", "");
-    }
-    block.ignore_all({"fsdp_sharding_strategy", "fsdp_backward_prefetch", "fsdp_forward_prefetch", "fsdp_use_orig_params"},
-                     "an option of FSDP1");
+    batch(root_.whole("gradient_accumulation_steps", 1));
+    ForeignMap block = root_.section("fsdp_config");
+    draft_fsdp(block, draft_, {.dtype = mixed_precision(), .nodes = options_.nodes > 0 ? options_.nodes : nodes_});
   }
 
   void replicated(bool single) {
     describe_cluster(draft_, options_, single && nodes_ == 0 ? 1 : nodes_, single && gpus_per_node_ == 0 ? 1 : gpus_per_node_);
-    batch(whole_number(root_.take("gradient_accumulation_steps")).value_or(1));
-    const std::string word = mixed_precision();
-    if (word == "no") {
-      draft_.training("precision", "fp32", "mixed_precision: no");
-    } else {
-      draft_.training("precision", fmt::format("{{parameters: fp32, compute: {}, gradients: fp32, reduce: fp32, master: none}}", word));
-    }
-    draft_.strategy("ddp");
+    batch(root_.whole("gradient_accumulation_steps", 1));
+    draft_.training("precision", autocast_precision(mixed_precision()), "mixed_precision");
+    draft_.strategy("ddp", "distributed_type");
   }
 
   void deepspeed() {
-    ForeignMap block(root_.take("deepspeed_config"), "deepspeed_config", draft_);
+    ForeignMap block = root_.section("deepspeed_config");
     if (const ConfigNode* file = block.take("deepspeed_config_file")) {
-      deepspeed_file(*file);
+      if (root_.take("mixed_precision") != nullptr) root_.without_effect({"mixed_precision"}, "DeepSpeed's own file decides");
+      if (const auto tree = read_deepspeed_file(*file, draft_)) draft_deepspeed(*tree, draft_, context(), options_);
     } else {
       inline_deepspeed(block);
     }
-    block.ignore_all({"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher", "deepspeed_hostfile",
-                      "deepspeed_exclusion_filter", "deepspeed_inclusion_filter", "deepspeed_moe_layer_cls_names"},
-                     not_step);
-    block.ignore("seq_parallel_communication_data_type", "only data parallelism is modelled");
+    block.without_effect({"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher", "deepspeed_hostfile",
+                          "deepspeed_exclusion_filter", "deepspeed_inclusion_filter", "deepspeed_moe_layer_cls_names",
+                          "seq_parallel_communication_data_type"});
     block.finish();
   }
 
-  void deepspeed_file(const ConfigNode& file) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    fs::path path = file.text;
-    if (path.is_relative() && !fs::exists(path, error)) path = fs::path(file.where.source->name).parent_path() / path;
-    if (!fs::exists(path, error)) {
-      problems_.add(file.where, fmt::format("the DeepSpeed configuration '{}' is not there", file.text),
-                    {"looked in the current folder and beside this file"});
-      return;
-    }
-    const auto tree = read_source(path.string()).and_then([](const Source& source) { return read_json(source); });
-    if (!tree) return problems_.append(tree.error());
-    [[maybe_unused]] const ConfigNode* precision = root_.take("mixed_precision");  // DeepSpeed's own file decides
-    problems_.append(draft_deepspeed(*tree, draft_, {model_, nodes_, gpus_per_node_}, options_));
-  }
+  [[nodiscard]] DeepSpeedContext context() const { return {.model = model_, .nodes = nodes_, .gpus_per_node = gpus_per_node_}; }
 
   /// The keys of accelerate's DeepSpeedPlugin become the DeepSpeed configuration that it would build.
   void inline_deepspeed(ForeignMap& block) {
-    ConfigNode config = map();
-    ConfigNode zero = map();
+    ConfigNode config = map(), zero = map();
     const auto copy = [&](std::string_view from, ConfigNode& target, std::string key) {
       if (const ConfigNode* value = block.take(from)) target.entries.push_back({std::move(key), value->where, *value});
     };
@@ -200,7 +141,7 @@ class AccelerateReader {
     const std::string word = mixed_precision();
     if (word != "no") config.entries.push_back({word, tree_.where, enabled()});
     config.entries.push_back({"zero_optimization", tree_.where, zero});
-    problems_.append(draft_deepspeed(config, draft_, {model_, nodes_, gpus_per_node_}, options_));
+    draft_deepspeed(config, draft_, context(), options_);
   }
 
   [[nodiscard]] ConfigNode map() const {
@@ -213,20 +154,43 @@ class AccelerateReader {
   [[nodiscard]] ConfigNode enabled() const {
     ConfigNode value;
     value.kind = ConfigNode::Kind::scalar;
+    value.where = tree_.where;
     value.text = "true";
     ConfigNode block = map();
     block.entries.push_back({"enabled", tree_.where, value});
     return block;
   }
 
+  void compile() {
+    ForeignMap block = root_.section("dynamo_config");
+    const std::string prefix = "dynamo_";
+    const auto backend = block.word(Keys{"dynamo_backend", "backend"});
+    block.without_effect(
+        {"dynamo_mode", "dynamo_use_dynamic", "dynamo_use_fullgraph", "dynamo_use_regional_compilation", "mode", "dynamic", "fullgraph"});
+    block.finish();
+    if (!backend || lower(*backend) == "no") return;
+    if (lower(*backend) == "eager" || lower(*backend) == "aot_eager")
+      return draft_.note("dynamo's backend '" + *backend + "' fuses nothing");
+    draft_.training("compile", "true", "dynamo_config.dynamo_backend");
+  }
+
   /// The n-dimensional mesh of newer versions: replication is data parallelism, the rest is not.
   void parallelism() {
+    ForeignMap block = root_.section("parallelism_config");
     const std::string prefix = "parallelism_config_";
-    ForeignMap block(root_.take("parallelism_config"), "parallelism_config", draft_);
-    const auto replicas = whole_number(block.take(prefix + "dp_replicate_size")).value_or(1);
-    [[maybe_unused]] const ConfigNode* shards = block.take(prefix + "dp_shard_size");  // what is left of the world
-    if (replicas > 1) draft_.option("replicate", std::to_string(replicas), "dp_replicate_size");
-    block.finish("only data parallelism is modelled: the ranks of the other dimensions count as data-parallel ranks");
+    const auto replicas = block.whole(prefix + "dp_replicate_size", 1).value_or(1);
+    [[maybe_unused]] const auto shards = block.whole(prefix + "dp_shard_size", -1);  // what is left of the world
+    if (replicas > 1) draft_.option("replicate", std::to_string(replicas), "parallelism_config_dp_replicate_size");
+    block.not_modelled(prefix + "tp_size", "tensor parallelism: its ranks are assumed to be data-parallel ones that hold the whole width",
+                       {"1"});
+    block.not_modelled(prefix + "cp_size", "context parallelism: its ranks are assumed to be data-parallel ones with whole sequences",
+                       {"1"});
+    block.not_modelled(prefix + "sp_size",
+                       "each sequence is split over these ranks: they are assumed to be data-parallel ones with whole sequences", {"1"});
+    for (const char* key :
+         {"sp_backend", "sp_seq_length", "sp_seq_length_is_variable", "sp_attn_implementation", "cp_backend", "cp_comm_strategy"})
+      block.without_effect({prefix + key});
+    block.finish();
   }
 
   const ConfigNode& tree_;
@@ -235,7 +199,6 @@ class AccelerateReader {
   const ImportOptions& options_;
   ForeignMap root_;
   std::int64_t nodes_ = 0, gpus_per_node_ = 0;
-  Problems problems_;
 };
 
 }  // namespace
@@ -243,18 +206,15 @@ class AccelerateReader {
 Result<Imported> import_accelerate(const Source& source, const ImportOptions& options) {
   auto root = read_yaml(source);
   if (!root) return tl::unexpected(root.error());
-  Problems problems;
-  if (root->find("distributed_type") == nullptr) {
-    problems.add(root->where, "not an accelerate configuration: it has no key 'distributed_type'");
-    return tl::unexpected(problems);
-  }
   ScenarioDraft draft;
   draft.origin = "the accelerate configuration " + std::filesystem::path(source.name).filename().string();
-  const auto model = describe_model(draft, options);
-  if (!model) return tl::unexpected(model.error());
-  problems = AccelerateReader(*root, draft, *model, options).read();
-  if (!problems.empty()) return tl::unexpected(std::move(problems));
-  return std::move(draft).finish();
+  if (root->find("distributed_type") == nullptr) {
+    draft.problem(root->where, "not an accelerate configuration: it has no key 'distributed_type'");
+    return std::move(draft).finish(options);
+  }
+  const ModelFacts model = describe_model(draft, options);
+  AccelerateReader(*root, draft, model, options).read();
+  return std::move(draft).finish(options);
 }
 
 }  // namespace shardsim

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/importers/import_draft.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+
+#include "scenarios/importers/foreign_map.hpp"
+#include "scenarios/importers/import_summary.hpp"
+#include "scenarios/reader/scenario.hpp"
 
 namespace shardsim {
 namespace {
@@ -24,37 +24,43 @@ const OptionSpec* find_option_by_any_name(std::string_view strategy, std::string
 }
 
 struct OptionText {
-  std::optional<std::string> text;
-  std::string refused;  ///< why there is none
+  std::optional<std::string> text{};
+  std::string wrong{};     ///< what was expected
+  std::string left_out{};  ///< why a value that the library accepts is not taken
+  std::vector<std::string> notes{};
 };
 
 OptionText word_text(const OptionSpec& spec, std::string_view value) {
-  if (spec.words.empty()) return {yaml_scalar(value), {}};
+  if (spec.words.empty()) return {.text = yaml_scalar(value)};
   const std::string wanted = lower(value);
   for (const auto& word : spec.words)
-    if (lower(word) == wanted || (lower(word) == "none" && wanted == "no_prefetch")) return {word, {}};
-  return {std::nullopt, fmt::format("the strategy has no value '{}' for it", value)};
+    if (lower(word) == wanted || (lower(word) == "none" && wanted == "no_prefetch")) return {.text = word};
+  return {.wrong = fmt::format("a value of {}", spec.name), .notes = notes_for_unknown(value, spec.words)};
 }
 
 OptionText number_text(const OptionSpec& spec, const ConfigNode& value) {
   const auto number = real_number(&value);
-  if (!number) return {std::nullopt, "not a number"};
-  if (*number < spec.minimum) return {std::nullopt, fmt::format("below {}, the least that is modelled", spec.minimum)};
-  if (spec.kind == OptionKind::number) return {fmt::format("{}", *number), {}};
+  if (!number) return {.wrong = "a number"};
   const auto whole = whole_number(&value);
-  return whole ? OptionText{std::to_string(*whole), {}} : OptionText{std::nullopt, "not a whole number"};
+  if (spec.kind == OptionKind::integer && !whole) return {.wrong = "a whole number"};
+  if (*number < spec.minimum)
+    return {.left_out =
+                fmt::format("{} is below {}, the least that is modelled: the library's default is taken", value.text, spec.minimum)};
+  return {.text = whole ? std::to_string(*whole) : fmt::format("{}", *number)};
 }
 
 OptionText option_text(const OptionSpec& spec, const ConfigNode& value) {
   if (value.kind == ConfigNode::Kind::list && spec.kind == OptionKind::list) {
     std::string items;
     for (const auto& item : value.items) items += (items.empty() ? "" : ", ") + yaml_scalar(item.text);
-    return {"[" + items + "]", {}};
+    return {.text = "[" + items + "]"};
   }
-  if (value.kind != ConfigNode::Kind::scalar) return {std::nullopt, "not a single value"};
+  if (value.kind != ConfigNode::Kind::scalar) return {.wrong = "a single value"};
   switch (spec.kind) {
-    case OptionKind::boolean:
-      return {truthy(&value) ? "true" : "false", {}};
+    case OptionKind::boolean: {
+      const auto flag = boolean_word(value.text);
+      return flag ? OptionText{.text = *flag ? "true" : "false"} : OptionText{.wrong = "true or false"};
+    }
     case OptionKind::integer:
     case OptionKind::number:
       return number_text(spec, value);
@@ -62,7 +68,7 @@ OptionText option_text(const OptionSpec& spec, const ConfigNode& value) {
       return word_text(spec, value.text);
     case OptionKind::size:
     case OptionKind::list:
-      return {yaml_scalar(value.text), {}};
+      return {.text = yaml_scalar(value.text)};
   }
   return {};
 }
@@ -99,22 +105,37 @@ void ScenarioDraft::strategy(std::string name, std::string comment) {
   put(strategy_, "name", std::move(name), std::move(comment));
 }
 
-void ScenarioDraft::option(std::string_view name, const ConfigNode& value, std::string_view written_as) {
+bool ScenarioDraft::has_option(std::string_view name) const { return find_option_by_any_name(strategy_name_, name) != nullptr; }
+
+bool ScenarioDraft::option(std::string_view name, const ConfigNode& value, std::string_view written_as) {
   const OptionSpec* spec = find_option_by_any_name(strategy_name_, name);
-  if (spec == nullptr) return ignore(std::string(written_as), value.where, fmt::format("{} has no such option here", strategy_name_));
+  if (spec == nullptr) return false;
   auto text = option_text(*spec, value);
-  if (!text.text) return ignore(std::string(written_as), value.where, std::move(text.refused));
-  put(strategy_, spec->name, std::move(*text.text), {});
+  if (text.text) {
+    put(strategy_, spec->name, std::move(*text.text), std::string(written_as));
+  } else if (!text.left_out.empty()) {
+    ignore(std::string(written_as), value.where, std::move(text.left_out), Effect::changes);
+  } else {
+    problem(
+        value.where,
+        fmt::format("expected {}, got {}", text.wrong, value.kind == ConfigNode::Kind::scalar ? in_quotes(value.text) : "a list or map"),
+        std::move(text.notes));
+  }
+  return true;
 }
 
 void ScenarioDraft::option(std::string_view name, std::string value, std::string comment) {
   if (find_option(strategy_name_, name) == nullptr)
-    return note(fmt::format("{} has no option {}: {} left out", strategy_name_, name, value));
+    return note(fmt::format("{} has no option {}: {} is left out", strategy_name_, name, value));
   put(strategy_, std::string(name), std::move(value), std::move(comment));
 }
 
-void ScenarioDraft::ignore(std::string key, Where where, std::string why) {
-  ignored_.push_back({std::move(key), std::move(where), std::move(why)});
+void ScenarioDraft::ignore(std::string key, Where where, std::string why, Effect effect) {
+  ignored_.push_back({std::move(key), std::move(where), std::move(why), effect});
+}
+
+bool ScenarioDraft::has_training(std::string_view key) const {
+  return std::any_of(training_.begin(), training_.end(), [&](const DraftLine& line) { return line.key == key; });
 }
 
 std::string ScenarioDraft::yaml() const {
@@ -124,86 +145,23 @@ std::string ScenarioDraft::yaml() const {
   append_section(out, "cluster", cluster_);
   append_section(out, "training", training_);
   append_section(out, "strategy", strategy_);
-  if (!ignored_.empty()) out += "\n# Keys of the file without effect here:\n";
-  for (const auto& key : ignored_) out += fmt::format("#   {}: {}\n", comment_text(key.key), comment_text(key.why));
+  for (const std::string& line : account_of(ignored_)) out += fmt::format("# {}\n", comment_text(line));
   return out;
 }
 
-Imported ScenarioDraft::finish() && {
+Result<Imported> ScenarioDraft::finish(const ImportOptions& options) && {
   const auto place = [](const IgnoredKey& key) { return std::pair(key.where.line, key.where.column); };
   std::stable_sort(ignored_.begin(), ignored_.end(), [&](const IgnoredKey& a, const IgnoredKey& b) { return place(a) < place(b); });
-  std::string text = yaml();
-  return {std::move(text), std::move(ignored_), std::move(notes_)};
-}
-
-ForeignMap::ForeignMap(const ConfigNode* node, std::string path, ScenarioDraft& draft)
-    : node_(node != nullptr && node->kind == ConfigNode::Kind::map ? node : nullptr), path_(std::move(path)), draft_(draft) {}
-
-const ConfigNode* ForeignMap::take(std::string_view key) {
-  taken_.emplace_back(key);
-  const ConfigNode* found = node_ == nullptr ? nullptr : node_->find(key);
-  return found == nullptr || found->kind == ConfigNode::Kind::null ? nullptr : found;
-}
-
-const ConfigNode* ForeignMap::take_any(std::initializer_list<std::string_view> keys) {
-  const ConfigNode* first = nullptr;
-  for (const auto key : keys) {
-    const ConfigNode* found = take(key);
-    if (first == nullptr) first = found;
-  }
-  return first;
-}
-
-std::string ForeignMap::full(std::string_view key) const { return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key); }
-
-void ForeignMap::ignore(std::string_view key, std::string why) {
-  taken_.emplace_back(key);
-  if (node_ == nullptr) return;
-  for (const auto& entry : node_->entries)
-    if (entry.key == key) draft_.ignore(full(key), entry.where, why);
-}
-
-void ForeignMap::ignore_all(std::initializer_list<std::string_view> keys, std::string_view why) {
-  for (const auto key : keys) ignore(key, std::string(why));
-}
-
-void ForeignMap::rest_as_options() {
-  if (node_ == nullptr) return;
-  for (const auto& entry : node_->entries) {
-    if (std::find(taken_.begin(), taken_.end(), entry.key) != taken_.end() || entry.value.kind == ConfigNode::Kind::null) continue;
-    taken_.push_back(entry.key);
-    draft_.option(entry.key, entry.value, full(entry.key));
-  }
-}
-
-void ForeignMap::finish(std::string_view why) {
-  if (node_ == nullptr) return;
-  for (const auto& entry : node_->entries)
-    if (std::find(taken_.begin(), taken_.end(), entry.key) == taken_.end()) draft_.ignore(full(entry.key), entry.where, std::string(why));
-}
-
-bool is_auto(const ConfigNode* node) { return node != nullptr && node->kind == ConfigNode::Kind::scalar && lower(node->text) == "auto"; }
-
-std::optional<double> real_number(const ConfigNode* node) {
-  if (node == nullptr || node->kind != ConfigNode::Kind::scalar) return std::nullopt;
-  double value = 0;
-  const char* end = node->text.data() + node->text.size();
-  const auto [stop, error] = std::from_chars(node->text.data(), end, value);
-  if (error != std::errc{} || stop != end || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-std::optional<std::int64_t> whole_number(const ConfigNode* node) {
-  const auto value = real_number(node);
-  constexpr double exact = 9007199254740992.0;  // 2^53: every whole double below is exact
-  if (!value || std::abs(*value) > exact || std::trunc(*value) != *value) return std::nullopt;
-  return static_cast<std::int64_t>(*value);
-}
-
-bool truthy(const ConfigNode* node) {
-  if (node == nullptr || node->kind != ConfigNode::Kind::scalar) return false;
-  const std::string word = lower(node->text);
-  return word == "true" || word == "yes" || word == "on" || word == "1";
+  if (!problems_.empty()) return tl::unexpected(std::move(problems_));
+  Imported imported{yaml(), std::move(ignored_), std::move(notes_), {}};
+  // What is written must be a scenario: read as a user's would be before anybody sees it.
+  const std::string name = origin.substr(origin.find_last_of(' ') + 1);
+  auto root = read_yaml({name, imported.yaml});
+  if (!root) return tl::unexpected(root.error());
+  const auto scenario = read_scenario(std::move(*root), name, options.output_folder);
+  if (!scenario) return tl::unexpected(scenario.error());
+  imported.summary = summary_of(imported, origin, *scenario);
+  return imported;
 }
 
 std::string lower(std::string_view text) {

@@ -33,17 +33,26 @@ class ScenarioDraft {
   }
   /// Names the strategy; options set before it was named are checked against it by `option`.
   void strategy(std::string name, std::string comment = {});
-  /// An option of the named strategy as the foreign file gives it: kept if the strategy has it and accepts the value, listed as ignored if
-  /// not.
-  void option(std::string_view name, const ConfigNode& value, std::string_view written_as);
+  /// An option of the named strategy as the foreign file gives it. False if the strategy has no option of that name; a value that the
+  /// option cannot have is a problem, one below what is modelled is left out and listed.
+  bool option(std::string_view name, const ConfigNode& value, std::string_view written_as);
   /// An option whose value an importer worked out.
   void option(std::string_view name, std::string value, std::string comment);
+  [[nodiscard]] bool has_option(std::string_view name) const;
 
-  void ignore(std::string key, Where where, std::string why);
+  void ignore(std::string key, Where where, std::string why, Effect effect);
+  /// What had to be assumed because the file does not say it.
   void note(std::string text) { notes_.push_back(std::move(text)); }
+  void problem(Where where, std::string message, std::vector<std::string> notes = {}) {
+    problems_.add(std::move(where), std::move(message), std::move(notes));
+  }
+  void append(const Problems& problems) { problems_.append(problems); }
+  [[nodiscard]] bool has_problems() const { return !problems_.empty(); }
 
+  [[nodiscard]] bool has_training(std::string_view key) const;
   [[nodiscard]] const std::string& strategy_name() const { return strategy_name_; }
-  [[nodiscard]] Imported finish() &&;
+  /// The scenario and the account of the file, or what is wrong with it.
+  [[nodiscard]] Result<Imported> finish(const ImportOptions& options) &&;
 
  private:
   static void put(std::vector<DraftLine>& section, std::string key, std::string value, std::string comment);
@@ -53,42 +62,9 @@ class ScenarioDraft {
   std::string strategy_name_;
   std::vector<IgnoredKey> ignored_;
   std::vector<std::string> notes_;
+  Problems problems_;
 };
 
-/// Reads the keys of a foreign map; what nobody took is listed as ignored, never refused.
-class ForeignMap {
- public:
-  /// `node` may be null (no such map). `path` is put before its keys in messages ("zero_optimization").
-  ForeignMap(const ConfigNode* node, std::string path, ScenarioDraft& draft);
-
-  [[nodiscard]] explicit operator bool() const { return node_ != nullptr; }
-  /// The value under `key`, which counts as taken; null values count as absent.
-  [[nodiscard]] const ConfigNode* take(std::string_view key);
-  /// The first of several spellings.
-  [[nodiscard]] const ConfigNode* take_any(std::initializer_list<std::string_view> keys);
-  void ignore(std::string_view key, std::string why);
-  void ignore_all(std::initializer_list<std::string_view> keys, std::string_view why);
-  /// Everything that was not taken becomes an option of the draft's strategy if it has one of that name.
-  void rest_as_options();
-  /// Lists everything that was not taken as ignored.
-  void finish(std::string_view why = "nothing that shardsim models depends on it");
-
- private:
-  [[nodiscard]] std::string full(std::string_view key) const;
-
-  const ConfigNode* node_;
-  std::string path_;
-  ScenarioDraft& draft_;
-  std::vector<std::string> taken_;
-};
-
-/// True for the word "auto", which Hugging Face fills in from its own arguments.
-[[nodiscard]] bool is_auto(const ConfigNode* node);
-/// A whole number written in any way ("5e8", "500000000"); nothing if it is none.
-[[nodiscard]] std::optional<std::int64_t> whole_number(const ConfigNode* node);
-[[nodiscard]] std::optional<double> real_number(const ConfigNode* node);
-/// True for true, yes, on and 1.
-[[nodiscard]] bool truthy(const ConfigNode* node);
 [[nodiscard]] std::string lower(std::string_view text);
 /// `text` as a YAML scalar, quoted where it must be.
 [[nodiscard]] std::string yaml_scalar(std::string_view text);
@@ -99,14 +75,14 @@ struct ModelFacts {
   std::int64_t sequence_length = 0;  ///< 2048, or what the model's positions allow if that is less
 };
 
-/// Writes the draft's `model:` block for `options.model` (a preset or a config.json) and says how wide it is.
-[[nodiscard]] Result<ModelFacts> describe_model(ScenarioDraft& draft, const ImportOptions& options);
-/// The width of a model given as the tree of a config.json.
-[[nodiscard]] Result<ModelFacts> model_facts(const std::shared_ptr<const Architecture>& architecture);
+/// Writes the draft's `model:` block for `options.model` (a preset or a config.json), or for `named` that stands in the file at `key`;
+/// a model that cannot be found is a problem.
+[[nodiscard]] ModelFacts describe_model(ScenarioDraft& draft, const ImportOptions& options, const ConfigNode* named = nullptr,
+                                        std::string_view key = "");
 
-/// Writes `cluster:`; zero means "not said" and becomes one node of eight GPUs, with a comment.
-void describe_cluster(ScenarioDraft& draft, const ImportOptions& options, std::int64_t nodes, std::int64_t gpus_per_node,
-                      std::string comment = {});
+/// Writes `cluster:` and gives the number of ranks; zero means "not said" and becomes one node of eight GPUs, with a comment.
+std::int64_t describe_cluster(ScenarioDraft& draft, const ImportOptions& options, std::int64_t nodes, std::int64_t gpus_per_node,
+                              std::string comment = {});
 
 /// `precision:` from the dtype that a framework computes in and the one it reduces in.
 [[nodiscard]] std::string precision_map(std::string_view parameters, std::string_view gradients, std::string_view reduce,

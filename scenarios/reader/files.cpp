@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "scenarios/reader/named_files.hpp"
 #include "scenarios/reader/reading.hpp"
 
 namespace shardsim {
@@ -66,6 +67,27 @@ FoundFile find_file(const std::string& written, const std::string& folder) {
     found.looked.push_back(path.string());
   }
   return found;
+}
+
+std::vector<std::string> named_files(const ConfigNode& tree, const std::string& folder) {
+  std::vector<std::string> files;
+  if (tree.kind == ConfigNode::Kind::scalar && !tree.text.empty() && tree.text.size() < 4096) {
+    const std::string path = find_file(tree.text, folder).path;
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) files.push_back(path);
+  }
+  const auto add = [&](const ConfigNode& inner) {
+    for (std::string& file : named_files(inner, folder)) files.push_back(std::move(file));
+  };
+  for (const ConfigNode& item : tree.items) add(item);
+  for (const Entry& entry : tree.entries) add(entry.value);
+  return files;
+}
+
+std::vector<std::string> input_files(const Scenario& scenario) {
+  std::vector<std::string> files = named_files(scenario.root, fs::path(scenario.file).parent_path().string());
+  files.push_back(scenario.file);
+  return files;
 }
 
 std::shared_ptr<const ConfigNode> read_named_file(const ConfigNode& name, const std::string& folder, FileFormat format,

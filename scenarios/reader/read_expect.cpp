@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "scenarios/reader/reading.hpp"
@@ -9,24 +11,51 @@ namespace {
 
 constexpr double any = std::numeric_limits<double>::max();
 
-/// "80 GiB", "400 Gbit/s", "989 TFLOP/s", "5 us" in base units; nothing if it is none of them.
-std::optional<double> quantity(std::string_view text) {
-  if (const auto bytes = parse_bytes(text).value) return static_cast<double>(bytes->value());
-  if (const auto rate = parse_byte_rate(text).value) return rate->base();
-  if (const auto rate = parse_flop_rate(text).value) return rate->base();
-  if (const auto time = parse_seconds(text).value) return time->base();
+/// What a figure of `simulate` is, as its name says: bytes, seconds, or a number that has no unit to write.
+enum class Dimension : std::uint8_t { bytes, seconds, number };
+
+Dimension dimension_of(std::string_view metric) {
+  if (metric.find("bytes") != std::string_view::npos) return Dimension::bytes;
+  return metric.ends_with("_s") ? Dimension::seconds : Dimension::number;
+}
+
+struct Allowed {
+  const char* kind;
+  const char* example;
+};
+Allowed allowed(Dimension dimension) {
+  switch (dimension) {
+    case Dimension::bytes:
+      return {"a number of bytes", "80 GiB, or 85899345920"};
+    case Dimension::seconds:
+      return {"a time", "1.5 s, or 1.5"};
+    case Dimension::number:
+      break;
+  }
+  return {"a number", "0.4"};
+}
+
+/// A quantity of the metric's dimension in base units; nothing if the text is not one.
+std::optional<double> quantity(std::string_view text, Dimension dimension) {
+  if (dimension == Dimension::bytes)
+    if (const auto bytes = parse_bytes(text).value) return static_cast<double>(bytes->value());
+  if (dimension == Dimension::seconds)
+    if (const auto time = parse_seconds(text).value) return time->base();
   return std::nullopt;
 }
 
-std::optional<double> read_bound(MapReader& reader, std::string_view key) {
+std::optional<double> read_bound(MapReader& reader, std::string_view key, const std::string& metric) {
   const ConfigNode* node = reader.find(key);
   if (!node) return std::nullopt;
+  const Dimension dimension = dimension_of(metric);
   if (node->kind == ConfigNode::Kind::scalar)
-    if (const auto base = quantity(node->text)) return base;
+    if (const auto base = quantity(node->text, dimension)) return base;
   Problems problems;
   const auto number = as_number(*node, problems, -any, any);
-  for (const Problem& problem : problems.list())
-    reader.problems().add(problem.where, problem.message, {"a number or a quantity: 0.4, 80 GiB, 1.5 s"});
+  const auto [kind, example] = allowed(dimension);
+  if (!problems.empty())
+    reader.problems().add(node->where, fmt::format("{} is {}: it cannot be compared with {}", metric, kind, in_quotes(node->text)),
+                          {fmt::format("for example: {}", example)});
   return number;
 }
 
@@ -40,11 +69,11 @@ Expectation read_expectation(const ConfigNode& node, Problems& problems) {
     expectation.equals_where = formula->where;
     if (formula->quoted) ++expectation.equals_where.column;  // past the quotation mark
   }
-  expectation.at_most = read_bound(reader, "at_most");
-  expectation.at_least = read_bound(reader, "at_least");
-  expectation.baseline = read_bound(reader, "baseline");
+  expectation.at_most = read_bound(reader, "at_most", expectation.metric);
+  expectation.at_least = read_bound(reader, "at_least", expectation.metric);
+  expectation.baseline = read_bound(reader, "baseline", expectation.metric);
   if (reader.has("relative")) expectation.relative = reader.number("relative", 0, 0, any);
-  expectation.absolute = read_bound(reader, "absolute");
+  expectation.absolute = read_bound(reader, "absolute", expectation.metric);
   reader.finish();
 
   const bool close_to = reader.has("equals") || reader.has("baseline");

@@ -2,6 +2,7 @@
 #include <map>
 #include <mutex>
 
+#include "models/families/architectures.hpp"
 #include "scenarios/reader/reading.hpp"
 
 namespace shardsim {
@@ -81,6 +82,25 @@ Trainable read_trainable(const ConfigNode& node, Problems& problems) {
   return trainable;
 }
 
+/// "13 B", "350 M", 7e9.
+std::optional<double> read_count(const ConfigNode& node, Problems& problems) {
+  if (node.kind != ConfigNode::Kind::scalar) return as_number(node, problems, 0, 1e15);
+  ConfigNode number = node;
+  double scale = 1;
+  for (const auto& [suffix, factor] : {std::pair{'K', 1e3}, std::pair{'M', 1e6}, std::pair{'B', 1e9}, std::pair{'T', 1e12}}) {
+    if (number.text.empty() || number.text.back() != suffix) continue;
+    scale = factor;
+    number.text.pop_back();
+    while (!number.text.empty() && number.text.back() == ' ') number.text.pop_back();
+    break;
+  }
+  Problems own;
+  const auto value = as_number(number, own, 0, 1e15);
+  if (value) return *value * scale;
+  problems.add(node.where, "expected a number of parameters such as 13 B, got " + in_quotes(node.text));
+  return std::nullopt;
+}
+
 }  // namespace
 
 ModelChoice read_model(const ConfigNode& block, const std::string& folder, Problems& problems) {
@@ -89,9 +109,10 @@ ModelChoice read_model(const ConfigNode& block, const std::string& folder, Probl
   const ConfigNode* config = reader.find("hf_config");
   const ConfigNode* name = reader.find("preset");
   const ConfigNode* layers = reader.find("layers");
-  const int given = (config ? 1 : 0) + (name ? 1 : 0) + (layers ? 1 : 0);
+  const ConfigNode* size = reader.find("parameters");
+  const int given = (config ? 1 : 0) + (name ? 1 : 0) + (layers ? 1 : 0) + (size ? 1 : 0);
   if (given != 1 && block.kind == ConfigNode::Kind::map)
-    problems.add(block.where, "model needs exactly one of the keys hf_config, preset and layers");
+    problems.add(block.where, "model needs exactly one of the keys hf_config, preset, layers and parameters");
   if (given == 1 && config && config->kind == ConfigNode::Kind::map) {
     choice.architecture =
         value_or_problems(read_hf_config(*config), config->where, problems);  // the keys of a config.json, written in place
@@ -101,6 +122,14 @@ ModelChoice read_model(const ConfigNode& block, const std::string& folder, Probl
   }
   if (given == 1 && name) choice.architecture = read_preset(*name, problems);
   if (given == 1 && layers) choice.architecture = value_or_problems(read_layers(*layers), layers->where, problems);
+  if (given == 1 && size) {
+    if (const auto count = read_count(*size, problems))
+      choice.architecture = value_or_problems(model_of_size(*count), size->where, problems);
+  }
+  if (const ConfigNode* quantization = reader.find("quantization"); quantization && choice.architecture) {
+    const auto how = as_text(*quantization, problems);
+    choice.architecture = how ? value_or_problems(quantised(choice.architecture, *how), quantization->where, problems) : nullptr;
+  }
   if (const ConfigNode* trainable = reader.find("trainable")) choice.trainable = read_trainable(*trainable, problems);
   reader.finish();
   return choice;

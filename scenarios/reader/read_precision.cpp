@@ -61,6 +61,10 @@ Precision read_precision(const ConfigNode& node, Problems& problems) {
   precision.name = "custom";
   precision.parameters = read_dtype(reader, "parameters", {bf16, fp16, fp32, fp64}).value_or(bf16);
   precision.compute = read_dtype(reader, "compute", {bf16, fp16, fp32, fp64, fp8}).value_or(precision.parameters);
+  if (precision.compute == fp8) {  // products of linear modules only: everything between them stays in 16 bits
+    precision.fp8_products = true;
+    precision.compute = size_of(precision.parameters) == 2 ? precision.parameters : bf16;
+  }
   precision.gradients = read_dtype(reader, "gradients", {bf16, fp16, fp32, fp64}).value_or(precision.parameters);
   precision.reduce = read_dtype(reader, "reduce", {bf16, fp16, fp32, fp64});
   precision.master = read_master(reader, precision.parameters);

@@ -28,7 +28,10 @@ constexpr std::array<Word<Checkpointing>, 4> checkpointing_words{{{"none", Check
                                                                   {"selective_ops", Checkpointing::selective_ops},
                                                                   {"full", Checkpointing::full}}};
 constexpr std::array<Word<AttentionKind>, 2> attention_words{{{"flash", AttentionKind::flash}, {"plain", AttentionKind::plain}}};
-constexpr std::array<Word<Loss::Kind>, 2> loss_words{{{"cross_entropy", Loss::Kind::cross_entropy}, {"fused", Loss::Kind::fused}}};
+constexpr std::array<Word<Loss::Kind>, 3> loss_words{
+    {{"cross_entropy", Loss::Kind::cross_entropy}, {"fused", Loss::Kind::fused}, {"fused_linear", Loss::Kind::fused_linear}}};
+constexpr std::array<Word<LogitsLife>, 3> logits_words{
+    {{"dropped", LogitsLife::dropped}, {"held", LogitsLife::held}, {"replaced", LogitsLife::replaced}}};
 constexpr std::array<Word<OptimizerKind>, 8> optimizer_words{{{"sgd", OptimizerKind::sgd},
                                                               {"momentum", OptimizerKind::momentum},
                                                               {"adam", OptimizerKind::adam},
@@ -80,6 +83,7 @@ ActivationCheckpointing read_checkpointing(const ConfigNode& node, Problems& pro
   result.kind = read_word(reader, "kind", checkpointing_words, Checkpointing::full);
   result.every = static_cast<std::int32_t>(reader.integer("every", 1, 1, 1 << 20));
   result.use_reentrant = reader.boolean("use_reentrant", false);
+  result.around_unit = reader.boolean("around_unit", false);
   reader.finish();
   return result;
 }
@@ -165,12 +169,14 @@ Training read_training(const ConfigNode& block, Problems& problems) {
   training.attention = read_word(reader, "attention", attention_words, training.attention);
   training.dropout = reader.number("dropout", training.dropout, 0, 1);
   if (const ConfigNode* node = reader.find("loss")) training.loss = read_loss(*node, problems);
+  training.logits = read_word(reader, "logits", logits_words, training.logits);
   training.loss_in_model = reader.boolean("loss_in_model", training.loss_in_model);
   if (const ConfigNode* node = reader.find("optimizer")) training.optimizer = read_optimizer(*node, problems);
   if (const ConfigNode* node = reader.find("offload")) training.offload = read_offload(*node, problems);
   if (const ConfigNode* node = reader.find("allocator")) training.allocator = read_allocator(*node, problems);
   training.compile = reader.boolean("compile", training.compile);
   training.warm = reader.boolean("warm", training.warm);
+  reader.ignore("stack");  // read with the strategy, which has a usual one
   reader.finish();
   check_sizes(training, block, problems);
   return training;

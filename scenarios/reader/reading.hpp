@@ -25,6 +25,16 @@ enum class FileFormat : std::uint8_t { yaml, json };
 /// Problems of a callee that knows no place in the scenario are told at `where`.
 void append_at(Problems& problems, const Problems& others, const Where& where);
 
+/// A map without entries that stands at `where`.
+[[nodiscard]] ConfigNode empty_map(const Where& where);
+/// Puts an entry into a map: maps merge, anything else is replaced. `changed` collects the dotted keys of what was replaced.
+void merge_entry(ConfigNode& map, const Entry& override, const std::string& path, std::vector<std::string>& changed);
+
+/// The stack that `node` names, with what it overrides; of a node that says nothing, the one that the strategy is usually run by.
+[[nodiscard]] std::shared_ptr<const Stack> read_stack_choice(const ConfigNode& node, const std::string& folder, Problems& problems);
+/// What training.stack says: nothing said is the name of the strategy's own stack.
+[[nodiscard]] ConfigNode stack_node(const ConfigNode& root, const StrategyChoice& strategy);
+
 /// The `training:` block.
 [[nodiscard]] Training read_training(const ConfigNode& block, Problems& problems);
 /// A word or a map of dtypes (design: "Precision").

@@ -22,7 +22,16 @@ Result<Scenario> read_scenario(ConfigNode root, const std::string& file, const s
 }
 
 Result<Scenario> load_scenario(const std::string& path, const std::vector<std::string>& assignments) {
-  const auto source = read_source(path);
+  // A shipped scenario goes by its name: "llama3-8b-fsdp2-64xh100".
+  std::error_code error;
+  std::string file = path;
+  if (!std::filesystem::exists(path, error))
+    for (const std::string& name : {path, path + ".yaml"})
+      if (const auto shipped = std::filesystem::path(shipped_folder()) / name; std::filesystem::is_regular_file(shipped, error)) {
+        file = shipped.string();
+        break;
+      }
+  const auto source = read_source(file);
   if (!source) return tl::make_unexpected(source.error());
   Result<ConfigNode> root = read_yaml(*source);
   if (!root) return tl::make_unexpected(root.error());
@@ -35,7 +44,7 @@ Result<Scenario> load_scenario(const std::string& path, const std::vector<std::s
       problems.append(changed.error());
   }
   if (!problems.empty()) return tl::make_unexpected(std::move(problems));
-  return read_scenario(std::move(*root), path, std::filesystem::path(path).parent_path().string());
+  return read_scenario(std::move(*root), file, std::filesystem::path(file).parent_path().string());
 }
 
 }  // namespace shardsim

@@ -11,6 +11,7 @@
 #include "models/model.hpp"
 #include "sim/config/node.hpp"
 #include "sim/machine/profile.hpp"
+#include "sim/machine/stack.hpp"
 #include "strategies/checkpoint.hpp"
 #include "strategies/strategy.hpp"
 
@@ -34,6 +35,7 @@ struct Scenario {
   std::shared_ptr<const Model> model;  ///< at this batch shape and precision
   Cluster cluster;
   Training training;
+  std::shared_ptr<const Stack> stack;  ///< what the software costs
   StrategyChoice strategy;
   std::optional<CheckpointRequest> checkpoint;  ///< its bandwidths are filled in from the profile
   std::vector<Expectation> expect;
@@ -47,6 +49,9 @@ struct Scenario {
 [[nodiscard]] Result<Scenario> load_scenario(const std::string& path, const std::vector<std::string>& assignments = {});
 /// The same from a tree that was read already (sweeps, plans). `folder` is what relative paths start from.
 [[nodiscard]] Result<Scenario> read_scenario(ConfigNode root, const std::string& file, const std::string& folder);
+
+/// Names of the stacks in it, sorted.
+[[nodiscard]] std::vector<std::string> shipped_stacks();
 
 /// The folder of shipped scenarios: beside the source tree, or share/shardsim of the installation; SHARDSIM_DATA overrides it.
 [[nodiscard]] std::string shipped_folder();

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "scenarios/reader/reading.hpp"
 #include "sim/config/node_cache.hpp"
 
@@ -14,7 +16,7 @@ constexpr std::int64_t most_layer_passes = std::int64_t{1} << 16;
 
 /// Dtypes in which the GPU computes are those that its profile has a peak for.
 void check_compute(const Scenario& scenario, const Where& where, Problems& problems) {
-  const DType compute = scenario.training.precision.compute;
+  const DType compute = scenario.training.precision.fp8_products ? DType::fp8 : scenario.training.precision.compute;
   const Gpu& gpu = scenario.cluster.profile.gpu;
   if (gpu.peak.contains(compute)) return;
   std::vector<std::string> known;
@@ -55,6 +57,12 @@ void complete(Scenario& scenario, const Result<std::shared_ptr<const Model>>& mo
   if (problems.empty() && scenario.checkpoint) check_loading(scenario, problems);
 }
 
+/// Training as the stack runs it.
+Training run_by(Training training, const Stack& stack) {
+  training.fused = stack.fused;
+  return training;
+}
+
 struct ClusterChoice {
   Cluster cluster;
   std::vector<std::string> warnings;
@@ -73,22 +81,31 @@ std::shared_ptr<const Value> known_or(ByTree<Value>& known, const ConfigNode& bl
 }  // namespace
 
 struct ScenarioCache::Blocks {
-  using ModelKey = std::pair<std::shared_ptr<const ModelChoice>, std::shared_ptr<const Training>>;
+  using ModelKey = std::tuple<std::shared_ptr<const ModelChoice>, std::shared_ptr<const Training>, std::shared_ptr<const Stack>>;
 
-  explicit Blocks(std::size_t most) : models(most), clusters(most), trainings(most), strategies(most), built(most) {}
+  explicit Blocks(std::size_t most) : models(most), clusters(most), trainings(most), strategies(most), stacks(most), built(most) {}
 
   /// The model at its batch shape. Equal blocks have equal pointers, so these stand for them.
   Result<std::shared_ptr<const Model>> build(const ModelKey& key) {
     if (auto model = built.find(key)) return model;
-    auto model = build_model(key.first->architecture, *key.second, key.first->trainable);
+    const auto& [choice, training, stack] = key;
+    auto model = build_model(choice->architecture, run_by(*training, *stack), choice->trainable);
     if (model) built.add(key, *model);
     return model;
+  }
+
+  std::shared_ptr<const Stack> stack(const ConfigNode& node, const std::string& folder, Problems& problems) {
+    if (auto known = stacks.find(node)) return known;
+    auto stack = read_stack_choice(node, folder, problems);
+    if (stack) stacks.add(node, stack);
+    return stack;
   }
 
   ByTree<ModelChoice> models;
   ByTree<ClusterChoice> clusters;
   ByTree<Training> trainings;
   ByTree<StrategyChoice> strategies;
+  ByTree<Stack> stacks;
   RecentValues<ModelKey, Model> built;
   std::shared_ptr<const Training> usual_training = std::make_shared<const Training>();
 };
@@ -124,11 +141,15 @@ Result<Scenario> ScenarioCache::read(ConfigNode root) {
   if (const ConfigNode* block = reader.find("checkpoint"))
     scenario.checkpoint = read_checkpoint(*block, scenario.cluster.profile.storage, problems);
   if (const ConfigNode* list = reader.find("expect")) scenario.expect = read_expectations(*list, problems);
-  reader.ignore("plan");  // the planner reads it from the tree
+  for (const std::string_view key : {"plan", "measured"}) reader.ignore(key);  // their studies read them from the tree
   reader.finish();
   scenario.architecture = model->architecture;
   scenario.training = *training;
-  if (problems.empty()) complete(scenario, blocks_->build({model, training}), problems);
+  scenario.stack = blocks_->stack(stack_node(scenario.root, scenario.strategy), folder_, problems);
+  if (problems.empty()) {
+    scenario.training = run_by(*training, *scenario.stack);
+    complete(scenario, blocks_->build({model, training, scenario.stack}), problems);
+  }
   if (!problems.empty()) return tl::make_unexpected(std::move(problems));
   return scenario;
 }

@@ -22,6 +22,7 @@ using LayoutId = Id<struct LayoutTag>;
 using GroupId = Id<struct GroupTag>;
 using CommunicatorId = Id<struct CommunicatorTag>;
 using WorkId = Id<struct WorkTag>;
+using HostWorkId = Id<struct HostWorkTag>;
 using UnitId = Id<struct UnitTag>;
 using ParameterId = Id<struct ParameterTag>;
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <tuple>
 
+#include "sim/base/utf8.hpp"
+
 namespace shardsim {
 namespace {
 
@@ -15,20 +17,6 @@ constexpr std::size_t shown_columns = 100;  // of a source line
 constexpr std::size_t columns_before = 60;  // kept before the caret when a line is cut
 
 std::string_view name_of(const Where& where) { return where.source ? std::string_view(where.source->name) : std::string_view(); }
-
-/// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is not one.
-std::size_t character_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t length = lead < 0x80                   ? 1
-                             : lead >= 0xC2 && lead < 0xE0 ? 2
-                             : lead >= 0xE0 && lead < 0xF0 ? 3
-                             : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                           : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
-  return length;
-}
 
 /// Text for a terminal, with the number of columns it takes (wide characters count as one).
 struct Shown {
@@ -40,7 +28,7 @@ struct Shown {
 std::size_t show(std::string_view text, std::size_t limit, Shown& out) {
   std::size_t at = 0;
   while (at < text.size() && out.columns < limit) {
-    const std::size_t length = character_length(text.substr(at));
+    const std::size_t length = utf8_length(text.substr(at));
     const auto byte = static_cast<unsigned char>(text[at]);
     const bool c1_control = length == 2 && byte == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
     if (byte == '\t') {
@@ -84,7 +72,7 @@ std::string excerpt(const Where& where) {
 std::string text_of(const Problem& problem) {
   const Where& where = problem.where;
   std::string out;
-  if (where.source) out += printable(where.source->name) + ":";
+  if (where.source) out += shown_path(where.source->name) + ":";
   if (where.source && where.line > 0) out += fmt::format("{}:{}:", where.line, std::max(1, where.column));
   out += (out.empty() ? "error: " : " error: ") + printable(problem.message, 1000) + "\n";
   if (where.source && where.line > 0) out += excerpt(where);

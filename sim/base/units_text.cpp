@@ -33,7 +33,7 @@ constexpr std::array<Unit, 11> byte_units{{{"B", 1},
                                            {"GiB", binary(3)},
                                            {"TiB", binary(4)},
                                            {"PiB", binary(5)}}};
-constexpr std::array<Unit, 14> byte_rate_units{{{"bit/s", 1. / 8},
+constexpr std::array<Unit, 22> byte_rate_units{{{"bit/s", 1. / 8},
                                                 {"kbit/s", 1e3 / 8},
                                                 {"Mbit/s", 1e6 / 8},
                                                 {"Gbit/s", 1e9 / 8},
@@ -46,7 +46,16 @@ constexpr std::array<Unit, 14> byte_rate_units{{{"bit/s", 1. / 8},
                                                 {"KiB/s", binary(1)},
                                                 {"MiB/s", binary(2)},
                                                 {"GiB/s", binary(3)},
-                                                {"TiB/s", binary(4)}}};
+                                                {"TiB/s", binary(4)},
+                                                // As data sheets and ethtool write them; a small b is a bit.
+                                                {"kb/s", 1e3 / 8},
+                                                {"Mb/s", 1e6 / 8},
+                                                {"Gb/s", 1e9 / 8},
+                                                {"Tb/s", 1e12 / 8},
+                                                {"kbps", 1e3 / 8},
+                                                {"Mbps", 1e6 / 8},
+                                                {"Gbps", 1e9 / 8},
+                                                {"Tbps", 1e12 / 8}}};
 constexpr std::array<Unit, 6> flop_rate_units{
     {{"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}, {"EFLOP/s", 1e18}}};
 constexpr std::array<Unit, 7> time_units{{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}}};

@@ -79,6 +79,8 @@ const ConfigNode* ConfigNode::find(std::string_view key) const {
 
 std::optional<std::string> as_text(const ConfigNode& node, Problems& problems) {
   if (node.kind != ConfigNode::Kind::scalar) return refuse(node, problems, "text");
+  const auto is_control = [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F; };
+  if (std::any_of(node.text.begin(), node.text.end(), is_control)) return refuse(node, problems, "text without control characters");
   return node.text;
 }
 

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "sim/base/units_text.hpp"
+#include "sim/config/gzip.hpp"
 #include "sim/config/node.hpp"
 
 namespace shardsim {
@@ -52,6 +53,11 @@ Result<Source> read_source(const std::string& path, const ReadLimits& limits) {
     const ssize_t count = ::read(file.get(), block.data(), block.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return unreadable(path, reason());
+    if (count == 0 && is_gzip(source.text)) {
+      auto text = unzipped(source.text, limits.bytes);
+      if (!text) return unreadable(path, text.error());
+      source.text = *std::move(text);
+    }
     if (count == 0) return source;
     source.text.append(block, 0, static_cast<std::size_t>(count));
   }

@@ -2,25 +2,38 @@
 #include "sim/costs/cost_model.hpp"
 
 #include <algorithm>
+#include <cmath>
+
+#include "sim/costs/checked_time.hpp"
+#include "sim/costs/jitter.hpp"
 
 namespace shardsim {
 namespace {
+
+SimTime times(SimTime time, double factor) {
+  return factor == 1 ? time : SimTime{std::llround(static_cast<double>(time.picoseconds()) * factor)};
+}
 
 /// The cost of one op.
 class Pricing {
  public:
   Pricing(const CostModel& model, const Schedule& schedule) : model_(model), schedule_(schedule) {}
 
-  [[nodiscard]] OpCost of(const Compute& action) const { return kernels(action.work); }
+  [[nodiscard]] OpCost of(const Compute& action) const {
+    if (!action.work.valid()) return {};
+    const Work& work = schedule_.at(action.work);
+    const Launcher launcher = action.modules.layer < 0 ? Launcher::library : work.compiled ? Launcher::compiled : Launcher::eager;
+    return kernels(model_.work(work), work.kernels, launcher);
+  }
 
   [[nodiscard]] OpCost of(const Communicate& action) const {
     const Group& group = schedule_.group_of(action.communicator);
     OpCost cost;
     if (group.size <= 1) return cost;
     const CollectiveCost alone = model_.collective_cost(action.kind, bytes(action.payload, action.dtype), group);
-    cost.device = alone.time;
+    cost.device = times(alone.time, slowest_of(profile().spread.collectives, group.size));
     cost.share = alone.share;
-    cost.host = SimTime::from(gpu().collective_launch);
+    cost.host = checked_time(model_.host().collective());
     cost.collective = true;
     return cost;
   }
@@ -29,18 +42,21 @@ class Pricing {
     const Bytes written = bytes(action.count, schedule_.at(action.target).dtype);
     Bytes read = action.source.valid() ? bytes(action.count, schedule_.at(action.source).dtype) : Bytes{};
     if (action.accumulate) read += written;
-    OpCost cost;
-    cost.device = SimTime::from(model_.copy(read, written, action.path) + gpu().device_kernel_gap * action.kernels);
-    cost.host = launches(action.kernels);
-    cost.compute = action.path == CopyPath::device;
-    if (!cost.compute) cost.share[static_cast<std::size_t>(Resource::host_link)] = 1;
+    const Seconds time = model_.copy(read, written, action.path) + profile().gpu.device_kernel_gap * action.kernels;
+    OpCost cost = kernels(time, action.kernels, Launcher::library);
+    if (action.path == CopyPath::device) return cost;
+    cost.device = checked_time(time);
+    cost.compute = false;
+    cost.share[static_cast<std::size_t>(Resource::host_link)] = 1;
     return cost;
   }
 
   [[nodiscard]] OpCost of(const Update& action) const {
-    if (!action.on_host || !action.work.valid()) return kernels(action.work);
+    if (!action.work.valid()) return {};
+    const Work& work = schedule_.at(action.work);
+    if (!action.on_host) return kernels(model_.optimizer_work(work), work.kernels, Launcher::library);
     OpCost cost;
-    cost.host = SimTime::from(model_.host_memory(schedule_.at(action.work).memory));
+    cost.host = checked_time(model_.host_memory(work.memory));
     return cost;
   }
 
@@ -52,14 +68,13 @@ class Pricing {
   static OpCost of(const Synchronize&) { return {}; }
 
  private:
-  [[nodiscard]] const Gpu& gpu() const { return model_.cluster().profile.gpu; }
-  [[nodiscard]] SimTime launches(std::int32_t kernels) const { return SimTime::from(gpu().kernel_launch * kernels); }
+  [[nodiscard]] const Profile& profile() const { return model_.cluster().profile; }
 
-  [[nodiscard]] OpCost kernels(WorkId id) const {
+  /// Ranks meet again and again, so that each kernel counts as the slowest rank's.
+  [[nodiscard]] OpCost kernels(Seconds alone, std::int32_t count, Launcher launcher) const {
     OpCost cost;
-    if (!id.valid()) return cost;
-    cost.device = SimTime::from(model_.work(schedule_.at(id)));
-    cost.host = launches(schedule_.at(id).kernels);
+    cost.device = times(checked_time(alone), slowest_of(profile().spread.compute, schedule_.world_size));
+    cost.host = checked_time(model_.host().kernels(count, launcher));
     cost.compute = true;
     return cost;
   }
@@ -70,24 +85,39 @@ class Pricing {
 
 }  // namespace
 
-CostModel::CostModel(const Cluster& cluster) : cluster_(cluster), gemm_(cluster.profile.gpu), collectives_(cluster) {}
+CostModel::CostModel(const Cluster& cluster, const Stack& stack)
+    : cluster_(cluster),
+      stack_(stack),
+      products_(cluster.profile.gpu),
+      attention_(cluster.profile.gpu),
+      collectives_(cluster),
+      host_(cluster.profile, stack) {}
 
-Seconds CostModel::product(const MatrixProduct& product, DType dtype) const { return gemm_.time(product, dtype); }
+Seconds CostModel::product(const MatrixProduct& product, DType dtype) const {
+  return products_.time(product, dtype) / stack_.rates.products;
+}
 
 Seconds CostModel::memory_bound(Bytes touched) const {
   const Gpu& gpu = cluster_.profile.gpu;
-  return touched / (gpu.memory_bandwidth * gpu.elementwise_efficiency);
+  return touched / (gpu.memory_bandwidth * gpu.elementwise_efficiency * stack_.rates.memory_bound);
+}
+
+Seconds CostModel::products_and_attention(const Work& work) const {
+  Seconds time;
+  for (const MatrixProduct& p : work.products) time += product(p, work.dtype);
+  for (const FlashAttention& a : work.attention)
+    time += attention_.time(a, peak_for(cluster_.profile.gpu, work.attention_dtype())) / stack_.rates.attention;
+  return time;
 }
 
 Seconds CostModel::work(const Work& work) const {
+  return memory_bound(work.memory) + cluster_.profile.gpu.device_kernel_gap * work.kernels + products_and_attention(work);
+}
+
+Seconds CostModel::optimizer_work(const Work& work) const {
   const Gpu& gpu = cluster_.profile.gpu;
-  Seconds time = memory_bound(work.memory) + gpu.device_kernel_gap * work.kernels;
-  for (const MatrixProduct& p : work.products) time += product(p, work.dtype);
-  for (const FlashAttention& a : work.attention) {
-    const double efficiency = a.backward ? gpu.attention_backward_efficiency : gpu.attention_efficiency;
-    time += gpu.gemm.launch + a.flops * a.density / (peak_for(gpu, work.dtype) * efficiency);
-  }
-  return time / gpu.sustained_efficiency;
+  return work.memory / (gpu.memory_bandwidth * gpu.optimizer_efficiency * stack_.rates.optimizer) + gpu.device_kernel_gap * work.kernels +
+         products_and_attention(work);
 }
 
 CollectiveTime CostModel::collective(Collective collective, Bytes payload, const Group& group) const {
@@ -116,7 +146,9 @@ Seconds CostModel::host_memory(Bytes touched) const {
 
 OpCost CostModel::cost(const Op& op, const Schedule& schedule) const {
   const Pricing pricing(*this, schedule);
-  return std::visit([&](const auto& action) { return pricing.of(action); }, op.action);
+  OpCost cost = std::visit([&](const auto& action) { return pricing.of(action); }, op.action);
+  if (op.host.valid()) cost.host += checked_time(host_.calls(schedule.at(op.host)));
+  return cost;
 }
 
 std::vector<OpCost> CostModel::prices(const ReplayProgram& program) const {

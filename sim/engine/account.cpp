@@ -146,10 +146,15 @@ class Accountant {
     return sum;
   }
 
+  /// A library's collective over a group of one rank passes nothing on; the papers' formulas are defined for every number of ranks.
+  [[nodiscard]] bool passes_on(const Row& row) const {
+    return !row.control && (group_of(row).size > 1 || schedule_.semantics == "textbook");
+  }
+
   [[nodiscard]] double passed_payload() const {
     double sum = 0;
     for (const Row& row : rows_)
-      if (!row.control)
+      if (passes_on(row))
         sum += static_cast<double>(passes(row.collective)) * static_cast<double>(row.payload.value()) * static_cast<double>(row.calls);
     return sum;
   }

@@ -25,7 +25,7 @@ struct PreparedStep {
   Traffic traffic;  ///< without the names of cost models and what the papers count
   AllocationChanges allocation_changes;
   Memory memory;  ///< of the schedule's own buffers, without points
-  Flops hardware_flops;
+  Flops hardware_flops, hardware_fp8_flops;
   bool timed_allocations = false;  ///< the times of the step bear on reserved memory
   /// The last that was found, if they do not. Kept by run_simulation(): a step is for one thread.
   mutable std::optional<ReservedMemory> reserved;

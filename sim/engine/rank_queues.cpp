@@ -28,6 +28,7 @@ void RankQueues::advance_host() {
   for (; counter_ < ops_.size(); ++counter_) {
     const auto i = static_cast<std::int32_t>(counter_);
     const ReplayOp& next = ops_[counter_];
+    if (next.behind >= 0 && !has_room(next.behind)) return;
     const Picoseconds from = clock_;
     if (next.stream >= 0)
       enqueue(i, next);
@@ -62,6 +63,14 @@ inline void RankQueues::enqueue(std::int32_t i, const ReplayOp& next) {
   if (queue.head >= 0) return;
   queue.head = i;
   wake(stream);
+}
+
+bool RankQueues::has_room(std::int32_t behind) {
+  const Picoseconds reached = done(behind);
+  awaited_ = reached == unknown_time ? behind : -1;
+  if (reached == unknown_time) return false;
+  clock_ = std::max(clock_, reached);
+  return true;
 }
 
 bool RankQueues::issue_host_wait(std::int32_t i) {

@@ -81,6 +81,8 @@ class RankQueues {
   /// Returns false if the host must wait first.
   bool issue(std::int32_t i, ReplayOp::Kind kind);
   void enqueue(std::int32_t i, const ReplayOp& next);
+  /// Whether the driver takes another launch; false until the op that stands too far behind is done.
+  bool has_room(std::int32_t behind);
   bool issue_host_wait(std::int32_t i);
   bool issue_synchronize(std::int32_t i);
   void issue_host_update(std::int32_t i);

@@ -18,6 +18,8 @@ namespace shardsim {
 struct RankDifferences;    // sim/engine/unlike_ranks.hpp
 struct CheckpointReport;   // sim/schedule/checkpoint_report.hpp
 struct MemoryExplanation;  // sim/memory/memory_explanation.hpp
+struct Assumption;         // sim/engine/assumption.hpp
+struct MeasuredRun;        // sim/engine/measured_run.hpp
 
 struct TrafficRow {
   std::string group;
@@ -43,6 +45,10 @@ struct Traffic {
   double psi_units = 0;
   Bytes textbook;  ///< what the papers count for this job
   std::string textbook_differs_because;
+  Bytes sent_inside_node;          ///< of all, by the ranks of one node to each other
+  Bytes sent_between_nodes;        ///< by one node to others
+  Bytes sent_by_nic;               ///< by each NIC in use
+  ByteRate nic_mean, nic_busiest;  ///< over the step, and over its busiest second
 };
 
 struct StepTime {
@@ -59,6 +65,7 @@ struct StepTime {
 
 struct SimulationResult {
   std::string scenario;  ///< file name as given
+  std::string stack;     ///< whose software costs were counted
   std::string model_name;
   Elements parameters, trainable_parameters;
   std::int64_t world_size = 1;
@@ -68,9 +75,11 @@ struct SimulationResult {
   Memory memory;
   StepTime step;
   Timeline timeline;
-  std::shared_ptr<const CheckpointReport> checkpoint;    ///< where the scenario asks for one
-  std::shared_ptr<const MemoryExplanation> explanation;  ///< where the user asks for one
-  std::shared_ptr<const RankDifferences> differences;    ///< where ranks are not all alike
+  std::shared_ptr<const CheckpointReport> checkpoint;      ///< where the scenario asks for one
+  std::shared_ptr<const MemoryExplanation> explanation;    ///< where the user asks for one
+  std::shared_ptr<const std::vector<Assumption>> assumed;  ///< where the user reads it
+  std::shared_ptr<const MeasuredRun> measured;             ///< where the scenario tells of one
+  std::shared_ptr<const RankDifferences> differences;      ///< where ranks are not all alike
   std::vector<std::string> warnings;
 };
 

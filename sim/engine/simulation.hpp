@@ -12,13 +12,14 @@ namespace shardsim {
 
 /// What the summary needs to know beyond the schedule.
 struct JobFacts {
-  std::string model_name;
-  Elements parameters, trainable_parameters;
-  Tokens tokens_per_step_per_rank;
-  Flops model_flops_per_step;  ///< per rank, without recomputation
-  std::string flop_convention;
+  std::string model_name{};
+  Elements parameters{}, trainable_parameters{};
+  Tokens tokens_per_step_per_rank{};
+  Flops fp8_flops_per_step{};    ///< the part of model_flops_per_step that runs in fp8
+  Flops model_flops_per_step{};  ///< per rank, without recomputation
+  std::string flop_convention{};
   DType compute = DType::bf16;  ///< peak that MFU is measured against
-  Bytes textbook_bytes;         ///< per rank and step
+  Bytes textbook_bytes{};       ///< per rank and step
 };
 
 struct Detail {

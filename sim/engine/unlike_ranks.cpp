@@ -24,7 +24,7 @@ std::vector<OpCost> prices_of(const RankState& state, const ReplayProgram& progr
   cluster.profile.network.nic_bandwidth = cluster.profile.network.nic_bandwidth * state.nic;
   if (state.nic != 1)  // what was measured between nodes was measured at the full rate
     std::erase_if(cluster.profile.collectives, [](const CollectiveFit& fit) { return fit.nodes > 1; });
-  return CostModel(cluster).prices(program);
+  return CostModel(cluster, costs.stack()).prices(program);
 }
 
 std::vector<OpCost> scaled(std::vector<OpCost> prices, const RankState& state) {

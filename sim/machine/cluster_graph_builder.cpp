@@ -72,6 +72,10 @@ class GraphBuilder {
       add_gpus();
     else
       describe_node();
+    number_devices();
+    // The network hangs on the GPUs: whether they are there is known first.
+    if (problem_.empty() && static_cast<std::int64_t>(graph_.node_.gpus.size()) < cluster_.gpus_per_node)
+      problem_ = graph_.what_is_wrong(cluster_.gpus_per_node);
     if (problem_.empty() && cluster_.nodes > 1) {
       if (topology_.node_links.empty())
         add_nics();

@@ -6,6 +6,9 @@
 
 #include <functional>
 
+#include "sim/machine/gpu_generations.hpp"
+#include "sim/machine/ranges.hpp"
+
 namespace shardsim {
 namespace {
 
@@ -14,28 +17,34 @@ const std::vector<std::string>& algorithms() {
   return names;
 }
 
-/// One map of the profile: a MapReader whose values must be above zero and, in a whole profile, present.
+/// One map of the profile: a MapReader whose values must be in the range of their kind and, in a whole profile, present.
 class Section {
  public:
   Section(const ConfigNode& node, Problems& problems, std::string what, Completeness completeness)
       : reader_(node, problems, std::move(what)), completeness_(completeness) {}
 
-  /// A required value above zero; zero where a part lacks it.
+  /// A required value; zero where a part lacks it.
   template <class Q>
   void require(std::string_view key, Q& value) {
     if (!present(key)) return;
     read(key, value);
   }
 
-  /// A value above zero that has a default.
+  /// A value that has a default.
   template <class Q>
   void optional(std::string_view key, Q& value) {
     if (reader_.has(key)) read(key, value);
   }
 
-  /// A duration or a share that may be zero.
-  void at_least_zero(std::string_view key, Seconds& value) { value = reader_.seconds(key, value); }
-  void share(std::string_view key, double& value, double max = 1.0) { value = reader_.number(key, value, 0.0, max); }
+  /// Values of a kind that the type does not say, all with a default.
+  void latency(std::string_view key, Seconds& value) { read(key, value, &MapReader::seconds, ranges::latency); }
+  void overhead(std::string_view key, Bytes& value) { read(key, value, &MapReader::bytes, ranges::overhead); }
+  void efficiency(std::string_view key, double& value, double most = ranges::efficiency.most) {
+    value = reader_.number(key, value, ranges::efficiency.least, most);
+  }
+  void algbw(std::string_view key, ByteRate& value) {
+    if (present(key)) read(key, value, &MapReader::byte_rate, ranges::algbw);
+  }
 
   /// The node of a required section; nothing (and a problem, in a whole profile) where it is missing.
   const ConfigNode* section(std::string_view key) { return present(key) ? reader_.find(key) : nullptr; }
@@ -46,20 +55,20 @@ class Section {
  private:
   bool present(std::string_view key) { return completeness_ == Completeness::part ? reader_.has(key) : reader_.require(key) != nullptr; }
 
-  // A bad value is one problem: the fallback is above zero so that the range check stays silent.
-  void read(std::string_view key, Bytes& value) { value = above_zero(key, reader_.bytes(key, Bytes{1})); }
-  void read(std::string_view key, ByteRate& value) { value = above_zero(key, reader_.byte_rate(key, ByteRate{1})); }
-  void read(std::string_view key, FlopRate& value) { value = above_zero(key, reader_.flop_rate(key, FlopRate{1})); }
-  void read(std::string_view key, Seconds& value) { value = above_zero(key, reader_.seconds(key, Seconds{1})); }
+  void read(std::string_view key, Bytes& value) { read(key, value, &MapReader::bytes, ranges::memory); }
+  void read(std::string_view key, ByteRate& value) { read(key, value, &MapReader::byte_rate, ranges::bandwidth); }
+  void read(std::string_view key, FlopRate& value) { read(key, value, &MapReader::flop_rate, ranges::peak); }
   void read(std::string_view key, std::string& value) { value = reader_.text(key, value); }
   void read(std::string_view key, std::int32_t& value) {
     value = static_cast<std::int32_t>(reader_.integer(key, 1, 1, std::numeric_limits<std::int32_t>::max()));
   }
 
+  /// A bad value is one problem: the fallback is in the range.
   template <class Q>
-  Q above_zero(std::string_view key, Q value) {
-    if (value <= Q{}) reader_.problems().add(reader_.find(key)->where, fmt::format("'{}' must be above zero", key));
-    return value;
+  void read(std::string_view key, Q& value, Q (MapReader::*get)(std::string_view, Q), const Range<Q>& range) {
+    if (!reader_.has(key)) return;
+    value = (reader_.*get)(key, range.least);
+    within(*reader_.find(key), fmt::format("'{}'", key), value, range, reader_.problems());
   }
 
   MapReader reader_;
@@ -84,9 +93,10 @@ void for_each_row(const ConfigNode& list, std::size_t size, const std::string& f
 
 void read_gemm(const ConfigNode& node, GemmModel& gemm, Problems& problems, Completeness completeness) {
   Section section(node, problems, "gpu.gemm", completeness);
-  section.at_least_zero("launch", gemm.launch);
-  section.share("efficiency", gemm.efficiency);
-  section.share("memory_efficiency", gemm.memory_efficiency, 1.5);
+  section.latency("launch", gemm.launch);
+  section.efficiency("efficiency", gemm.efficiency);
+  section.efficiency("memory_efficiency", gemm.memory_efficiency, 1.5);
+  section.efficiency("power_limit", gemm.power_limit);
   gemm.tile_m = section.reader().integer("tile_m", 0, 0, 4096);
   gemm.tile_n = section.reader().integer("tile_n", 0, 0, 4096);
   if (const ConfigNode* table = section.reader().find("table")) {
@@ -96,19 +106,38 @@ void read_gemm(const ConfigNode& node, GemmModel& gemm, Problems& problems, Comp
       const auto n = as_integer(row[1], problems, 1, max);
       const auto k = as_integer(row[2], problems, 1, max);
       const auto time = as_seconds(row[3], problems);
-      if (m && n && k && time) gemm.table.push_back({*m, *n, *k, *time});
+      const bool timed = time && within(row[3], "a measured time", *time, ranges::measured, problems);
+      if (m && n && k && timed) gemm.table.push_back({*m, *n, *k, *time});
     });
   }
   section.reader().finish();
 }
 
+AttentionModel read_attention(const ConfigNode& node, Problems& problems, Completeness completeness) {
+  AttentionModel attention;
+  Section section(node, problems, "gpu.attention", completeness);
+  section.latency("launch", attention.launch);
+  attention.half_waves = section.reader().number("half_waves", 0, 0, 1000);
+  if (const ConfigNode* table = section.reader().find("table")) {
+    for_each_row(*table, 3, "[head_dim, sequence, share of the peak]", problems, [&](const std::vector<ConfigNode>& row) {
+      const auto head = as_integer(row[0], problems, 1, 1 << 16);
+      const auto sequence = as_integer(row[1], problems, 1, std::int64_t{1} << 40);
+      const auto share = as_number(row[2], problems, 1e-6, 2);
+      if (head && sequence && share) attention.table.push_back({*head, *sequence, *share});
+    });
+  }
+  section.reader().finish();
+  return attention;
+}
+
 void read_peaks(const ConfigNode& node, std::map<DType, FlopRate>& peak, Problems& problems) {
   MapReader reader(node, problems, "gpu.peak");
   for (const auto& [name, type] : dtype_names)
-    if (reader.has(name)) peak[type] = reader.flop_rate(name, FlopRate{});
+    if (reader.has(name)) {
+      peak[type] = reader.flop_rate(name, ranges::peak.least);
+      within(*reader.find(name), "a peak", peak[type], ranges::peak, problems);
+    }
   reader.finish();
-  for (const auto& [type, rate] : peak)
-    if (rate <= FlopRate{}) problems.add(node.find(name_of(type))->where, "a peak must be above zero");
 }
 
 void read_gpu(const ConfigNode& node, Gpu& gpu, Problems& problems, Completeness completeness) {
@@ -119,14 +148,19 @@ void read_gpu(const ConfigNode& node, Gpu& gpu, Problems& problems, Completeness
   section.optional("multiprocessors", gpu.multiprocessors);
   if (const ConfigNode* peaks = section.section("peak")) read_peaks(*peaks, gpu.peak, problems);
   if (const ConfigNode* gemm = section.reader().find("gemm")) read_gemm(*gemm, gpu.gemm, problems, completeness);
-  section.share("attention_efficiency", gpu.attention_efficiency);
-  section.share("attention_backward_efficiency", gpu.attention_backward_efficiency);
-  section.share("elementwise_efficiency", gpu.elementwise_efficiency);
-  section.share("sustained_efficiency", gpu.sustained_efficiency);
-  section.at_least_zero("kernel_launch", gpu.kernel_launch);
-  section.at_least_zero("collective_launch", gpu.collective_launch);
-  section.at_least_zero("device_kernel_gap", gpu.device_kernel_gap);
-  section.share("overlap_slowdown", gpu.overlap_slowdown, 10.0);
+  if (const ConfigNode* gemm = section.reader().find("gemm_fp8")) {
+    gpu.gemm_fp8 = GemmModel{};
+    read_gemm(*gemm, *gpu.gemm_fp8, problems, completeness);
+  }
+  if (const ConfigNode* attention = section.reader().find("attention")) gpu.attention = read_attention(*attention, problems, completeness);
+  section.efficiency("attention_efficiency", gpu.attention_efficiency);
+  section.efficiency("attention_backward_efficiency", gpu.attention_backward_efficiency);
+  section.efficiency("elementwise_efficiency", gpu.elementwise_efficiency);
+  section.efficiency("optimizer_efficiency", gpu.optimizer_efficiency);
+  section.latency("kernel_launch", gpu.kernel_launch);
+  section.latency("collective_launch", gpu.collective_launch);
+  section.latency("device_kernel_gap", gpu.device_kernel_gap);
+  gpu.overlap_slowdown = section.reader().number("overlap_slowdown", gpu.overlap_slowdown, 0, 10);
   section.require("host_link", gpu.host_link);
   section.reader().finish();
 }
@@ -134,10 +168,12 @@ void read_gpu(const ConfigNode& node, Gpu& gpu, Problems& problems, Completeness
 void read_node_shape(const ConfigNode& node, NodeShape& shape, Problems& problems, Completeness completeness) {
   Section section(node, problems, "node", completeness);
   section.require("gpus", shape.gpus);
+  section.optional("nvlink_nodes", shape.nvlink_nodes);
   section.require("ring_bandwidth", shape.ring_bandwidth);
-  section.at_least_zero("intra_latency", shape.intra_latency);
+  section.latency("intra_latency", shape.intra_latency);
   section.optional("host_memory", shape.host_memory);
   section.optional("host_memory_bandwidth", shape.host_memory_bandwidth);
+  shape.host_speed = section.reader().number("host_speed", shape.host_speed, 0.01, 100);
   section.reader().finish();
 }
 
@@ -145,21 +181,45 @@ void read_network(const ConfigNode& node, Network& network, Problems& problems, 
   Section section(node, problems, "network", completeness);
   section.require("nics_per_node", network.nics_per_node);
   section.require("nic_bandwidth", network.nic_bandwidth);
-  section.share("efficiency", network.efficiency, 1.5);
-  section.at_least_zero("inter_latency", network.inter_latency);
-  section.at_least_zero("base_latency", network.base_latency);
+  section.efficiency("efficiency", network.efficiency);
+  section.latency("inter_latency", network.inter_latency);
+  section.latency("base_latency", network.base_latency);
   static const std::vector<std::string> all_reduces{"library", "ring", "tree", "nvls", "hierarchical", "auto"};
   network.all_reduce_algorithm = section.reader().choice("all_reduce_algorithm", all_reduces, network.all_reduce_algorithm);
   network.ring_model = section.reader().choice("ring_model", {"alpha_beta", "stepwise"}, network.ring_model);
   section.reader().finish();
 }
 
-void read_overheads(const ConfigNode& node, Overheads& overheads, Problems& problems) {
-  MapReader reader(node, problems, "overheads");
-  overheads.context = reader.bytes("context", {});
-  overheads.nccl_per_communicator = reader.bytes("nccl_per_communicator", {});
-  overheads.cublas_workspace = reader.bytes("cublas_workspace", {});
+Spread read_spread(const ConfigNode& node, Problems& problems) {
+  Spread spread;
+  MapReader reader(node, problems, "spread");
+  spread.compute = reader.number("compute", 0, 0, 1);
+  spread.collectives = reader.number("collectives", 0, 0, 1);
   reader.finish();
+  return spread;
+}
+
+void read_overheads(const ConfigNode& node, Overheads& overheads, Problems& problems) {
+  Section section(node, problems, "overheads", Completeness::part);
+  section.overhead("context", overheads.context);
+  section.overhead("nccl_per_communicator", overheads.nccl_per_communicator);
+  section.overhead("cublas_workspace", overheads.cublas_workspace);
+  section.latency("driver_allocation", overheads.driver_allocation);
+  section.reader().finish();
+}
+
+/// What a profile does not say of the memory outside the allocator: none of it would be a recommendation to fill the device.
+void add_usual_overheads(const ConfigNode* block, Profile& profile) {
+  const auto missing = [&](std::string_view key) { return block == nullptr || block->find(key) == nullptr; };
+  if (missing("context")) {
+    const GpuGeneration& generation = generation_of(profile.gpu.name);
+    profile.overheads.context = generation.context;
+    profile.origins.try_emplace("overheads.context", generation.origin);
+  }
+  if (missing("nccl_per_communicator")) {
+    profile.overheads.nccl_per_communicator = usual_nccl_communicator;
+    profile.origins.try_emplace("overheads.nccl_per_communicator", "default: as on A100 and H100 (aiconfigurator, labelled unofficial)");
+  }
 }
 
 Storage read_storage(const ConfigNode& node, Problems& problems) {
@@ -175,8 +235,8 @@ CollectiveSegment read_segment(const ConfigNode& node, Problems& problems) {
   CollectiveSegment result;
   Section section(node, problems, "segment", Completeness::whole);
   if (section.reader().has("limit")) result.limit = section.reader().bytes("limit", {});
-  if (section.reader().require("alpha")) section.at_least_zero("alpha", result.alpha);
-  section.require("algbw", result.algbw);
+  if (section.reader().require("alpha")) section.latency("alpha", result.alpha);
+  section.algbw("algbw", result.algbw);
   section.reader().finish();
   return result;
 }
@@ -200,7 +260,8 @@ void read_samples(const ConfigNode& list, std::vector<CollectiveFit::Sample>& sa
     const auto p90 = as_seconds(row[3], problems);
     const auto repetitions = as_integer(row[4], problems, 1, 1 << 30);
     if (!size || !least || !median || !p90 || !repetitions) return;
-    if (*least <= Seconds{}) return problems.add(row[1].where, "a measured time must be above zero");
+    for (const std::size_t i : {1, 2, 3})
+      if (!within(row[i], "a measured time", i == 1 ? *least : i == 2 ? *median : *p90, ranges::measured, problems)) return;
     if (!samples.empty() && *size <= samples.back().size) return problems.add(row[0].where, "sizes must rise from row to row");
     samples.push_back({*size, *least, *median, *p90, static_cast<std::int32_t>(*repetitions)});
   });
@@ -223,6 +284,7 @@ CollectiveFit read_fit(const ConfigNode& node, Problems& problems) {
   fit.algorithm = reader.choice("algorithm", algorithms(), fit.algorithm);
   fit.protocol = reader.choice("protocol", {"simple", "ll", "ll128"}, "");
   fit.origin = reader.text("origin", "");
+  fit.largest = reader.bytes("largest", {});
   if (const ConfigNode* list = reader.find("segments")) {
     if (list->kind != ConfigNode::Kind::list) problems.add(list->where, "expected a list of segments");
     for (const ConfigNode& item : list->items) fit.segments.push_back(read_segment(item, problems));
@@ -261,7 +323,9 @@ Result<Profile> read_profile(const ConfigNode& root, Completeness completeness) 
   if (const ConfigNode* node = section.section("node")) read_node_shape(*node, profile.node, problems, completeness);
   if (const ConfigNode* node = section.section("network")) read_network(*node, profile.network, problems, completeness);
   MapReader& reader = section.reader();
+  if (const ConfigNode* node = reader.find("spread")) profile.spread = read_spread(*node, problems);
   if (const ConfigNode* node = reader.find("overheads")) read_overheads(*node, profile.overheads, problems);
+  if (completeness == Completeness::whole) add_usual_overheads(reader.find("overheads"), profile);
   if (const ConfigNode* node = reader.find("topology")) profile.topology = read_topology_block(*node, problems);
   if (const ConfigNode* node = reader.find("storage")) profile.storage = read_storage(*node, problems);
   if (reader.has("price_per_gpu_hour")) profile.price_per_gpu_hour = reader.number("price_per_gpu_hour", 0, 0, 1e6);

@@ -29,7 +29,21 @@ struct GemmModel {
     std::int64_t m, n, k;
     Seconds time;
   };
-  std::vector<Point> table;  ///< measured points for the residual
+  double power_limit =
+      1;  ///< share of the measured rate that products keep in a step: seconds at the power limit, which a microbenchmark does not meet
+  std::vector<Point> table{};  ///< measured points for the residual
+};
+
+/// Time of an attention kernel: launch + FLOPs / (peak * share(head size, sequence) * fill), where fill = w / (w + half_waves) and w is how
+/// many times the blocks of 128 queries fill the multiprocessors. Backward runs at a fixed ratio of forward's share.
+struct AttentionModel {
+  Seconds launch;
+  double half_waves = 0;
+  struct Point {
+    std::int64_t head_dim, sequence;
+    double share;
+  };
+  std::vector<Point> table{};  ///< forward, causal; empty: Gpu::attention_efficiency at every size
 };
 
 struct Gpu {
@@ -38,12 +52,14 @@ struct Gpu {
   ByteRate memory_bandwidth;
   std::map<DType, FlopRate> peak;  ///< dense
   std::int32_t multiprocessors = 132;
-  GemmModel gemm;
+  GemmModel gemm;                     ///< of 16-bit products
+  std::optional<GemmModel> gemm_fp8;  ///< none: as `gemm`, at the peak of fp8
+  AttentionModel attention;
   double attention_efficiency = 0.5;  ///< share of the peak that flash attention reaches, forward, on the FLOPs it really does
   double attention_backward_efficiency = 0.4;
-  double elementwise_efficiency = 0.85;       ///< share of HBM that memory-bound kernels reach
-  double sustained_efficiency = 1.0;          ///< share of microbenchmarked speed that a training run keeps (power, clocks, framework gaps)
-  Seconds kernel_launch = microseconds(4.5);  ///< host time to issue one kernel, the framework's share included
+  double elementwise_efficiency = 0.85;          ///< share of HBM that memory-bound kernels reach
+  double optimizer_efficiency = 0.85;            ///< share of HBM that an optimizer's kernels reach
+  Seconds kernel_launch = microseconds(4.5);     ///< host time to issue one kernel: the driver's, without the framework's
   Seconds collective_launch = microseconds(15);  ///< host time to issue one collective
   Seconds device_kernel_gap = microseconds(1);   ///< device time lost between two kernels
   double overlap_slowdown = 0.15;                ///< compute takes (1 + this) times as long while a collective runs beside it
@@ -71,16 +87,25 @@ struct CollectiveFit {
     std::int32_t repetitions;
   };
   std::vector<Sample> samples;  ///< raw points, kept for interpolation and refits
+  Bytes largest;                ///< measured; beyond it a fit of segments is continued. Zero: the samples say it
   std::string origin;
   std::optional<double> leave_one_out_median, leave_one_out_p90;  ///< relative errors of the fit
 };
 
+/// Standard deviations between alike ranks and alike calls, as shares of their means: what a job waits for its slowest rank and link.
+struct Spread {
+  double compute = 0, collectives = 0;
+};
+
 struct NodeShape {
   std::int32_t gpus = 8;
-  ByteRate ring_bandwidth;  ///< bus bandwidth of a ring inside the node (NVLink, all channels)
-  Seconds intra_latency;    ///< per ring step inside the node
+  std::int32_t nvlink_nodes = 1;  ///< nodes that one NVLink domain joins: 18 in a rack of GB200 NVL72
+  ByteRate ring_bandwidth;        ///< bus bandwidth of a ring inside the node (NVLink, all channels)
+  Seconds intra_latency;          ///< per ring step inside the node
   Bytes host_memory;
   ByteRate host_memory_bandwidth;  ///< DRAM of one node: CPU optimizers
+  double host_speed = 1;           ///< of one core, over the one that the costs of software stacks are stated for
+  bool operator==(const NodeShape&) const = default;
 };
 
 struct Network {
@@ -89,22 +114,31 @@ struct Network {
   double efficiency = 1.0;  ///< achieved share of line rate
   Seconds inter_latency;    ///< per ring step that crosses nodes
   Seconds base_latency;     ///< c0 of every collective
-  /// How an all-reduce runs: library (a ring; where nodes are crossed, a tree for what a ring would be slower for), ring, tree, nvls,
-  /// hierarchical, or auto (what NCCL's tuner would choose).
+  /// How an all-reduce runs: library and auto (what the library would choose: the least time of ring, tree and NVLS), or one of ring, tree,
+  /// nvls and hierarchical. Under library bytes are counted as a ring's.
   std::string all_reduce_algorithm = "library";
   std::string ring_model = "alpha_beta";  ///< of rings nobody measured: alpha_beta (closed form) or stepwise (chunks and slices)
+  bool operator==(const Network&) const = default;
 };
 
 /// Memory that is neither tensors nor allocator: seen by the driver only, except the cuBLAS workspaces.
 struct Overheads {
   Bytes context;  ///< CUDA context and loaded kernels
   Bytes nccl_per_communicator;
-  Bytes cublas_workspace;  ///< taken from the caching allocator, so inside "allocated"
+  Seconds driver_allocation{};  ///< of the step, for each cudaMalloc and cudaFree of a segment once the allocator has to empty its cache
+  Bytes cublas_workspace;       ///< taken from the caching allocator, so inside "allocated"
 };
 
 struct Storage {
   ByteRate write_per_node;
   ByteRate read_per_node;
+};
+
+/// The links on which a profile's collectives were measured, where a scenario puts others in their place.
+struct MeasuredOn {
+  NodeShape node;
+  Network network;
+  std::optional<Topology> topology;
 };
 
 struct Profile {
@@ -114,10 +148,12 @@ struct Profile {
   Gpu gpu;
   NodeShape node;
   Network network;
+  Spread spread;
   Overheads overheads;
   std::optional<Storage> storage;
   std::optional<Topology> topology;
   std::vector<CollectiveFit> collectives;
+  std::optional<MeasuredOn> measured_on;       ///< nothing: on the links that the profile describes
   std::optional<double> price_per_gpu_hour;    ///< US dollars
   std::map<std::string, std::string> origins;  ///< dotted key -> where the value is from
 };

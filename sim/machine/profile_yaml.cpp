@@ -23,20 +23,32 @@ struct PrintedUnit {
   double factor;
 };
 
+/// As few digits as read back as the same value, in the first unit in which that takes no more than people write: 84.8 ms, not
+/// 84.79999999999999 ms. A value that comes from arithmetic may need them all.
 template <class Q, class Parse, std::size_t N>
 std::string exact(Q quantity, const std::array<PrintedUnit, N>& units, Parse parse) {
+  constexpr int most_digits = 12;
   const double value = quantity.base();
   for (const PrintedUnit& unit : units) {
     if (value < unit.factor) continue;
-    const std::string text = shortest(value / unit.factor) + " " + unit.name;
-    const auto back = parse(text);
-    if (back.value && *back.value == quantity) return text;
+    for (int digits = 1; digits <= most_digits; ++digits) {
+      const std::string text =
+          shortest(std::strtod(fmt::format("{:.{}g}", value / unit.factor, digits).c_str(), nullptr)) + " " + unit.name;
+      const auto back = parse(text);
+      if (back.value && *back.value == quantity) return text;
+    }
   }
   return shortest(value) + " " + units.back().name;
 }
 
 std::string exact(ByteRate rate) {
   static constexpr std::array<PrintedUnit, 4> units{{{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"B/s", 1}}};
+  return exact(rate, units, parse_byte_rate);
+}
+
+/// A NIC's rate, as data sheets give it.
+std::string exact_bits(ByteRate rate) {
+  static constexpr std::array<PrintedUnit, 2> units{{{"Gbit/s", 1e9 / 8}, {"B/s", 1}}};
   return exact(rate, units, parse_byte_rate);
 }
 
@@ -55,6 +67,11 @@ std::string exact(Bytes bytes) {
       {{"TiB", std::int64_t{1} << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}};
   for (const auto& [name, factor] : units)
     if (bytes.value() >= factor && bytes.value() % factor == 0) return fmt::format("{} {}", bytes.value() / factor, name);
+  for (const auto& [name, factor] : units)
+    if (bytes.value() >= factor) {
+      const std::string text = fmt::format("{:.2f} {}", static_cast<double>(bytes.value()) / static_cast<double>(factor), name);
+      if (parse_bytes(text).value == bytes) return text;
+    }
   return fmt::format("{} B", bytes.value());
 }
 
@@ -102,11 +119,22 @@ void write_gemm(std::string& out, const GemmModel& gemm) {
   w.amount("launch", gemm.launch);
   w.number("efficiency", gemm.efficiency);
   w.number("memory_efficiency", gemm.memory_efficiency);
+  w.number("power_limit", gemm.power_limit);
   if (gemm.tile_m > 0) w.integer("tile_m", gemm.tile_m);
   if (gemm.tile_n > 0) w.integer("tile_n", gemm.tile_n);
   if (gemm.table.empty()) return;
   w.line("table:  # [m, n, k, time]");
   for (const auto& p : gemm.table) w.line(fmt::format("  - [{}, {}, {}, {}]", p.m, p.n, p.k, exact(p.time)));
+}
+
+void write_attention(std::string& out, const AttentionModel& attention) {
+  if (attention.table.empty()) return;
+  Writer(out, 2).line("attention:");
+  Writer w(out, 4);
+  w.amount("launch", attention.launch);
+  w.number("half_waves", attention.half_waves);
+  w.line("table:  # [head_dim, sequence, share of the peak]");
+  for (const auto& p : attention.table) w.line(fmt::format("  - [{}, {}, {}]", p.head_dim, p.sequence, shortest(p.share)));
 }
 
 void write_gpu(std::string& out, const Gpu& gpu) {
@@ -122,10 +150,15 @@ void write_gpu(std::string& out, const Gpu& gpu) {
   }
   w.line("gemm:");
   write_gemm(out, gpu.gemm);
+  if (gpu.gemm_fp8) {
+    w.line("gemm_fp8:");
+    write_gemm(out, *gpu.gemm_fp8);
+  }
+  write_attention(out, gpu.attention);
   w.number("attention_efficiency", gpu.attention_efficiency);
   w.number("attention_backward_efficiency", gpu.attention_backward_efficiency);
   w.number("elementwise_efficiency", gpu.elementwise_efficiency);
-  w.number("sustained_efficiency", gpu.sustained_efficiency);
+  w.number("optimizer_efficiency", gpu.optimizer_efficiency);
   w.amount("kernel_launch", gpu.kernel_launch);
   w.amount("collective_launch", gpu.collective_launch);
   w.amount("device_kernel_gap", gpu.device_kernel_gap);
@@ -137,13 +170,15 @@ void write_machine(std::string& out, const Profile& profile) {
   Writer w(out, 2);
   out += "node:\n";
   w.integer("gpus", profile.node.gpus);
+  if (profile.node.nvlink_nodes > 1) w.integer("nvlink_nodes", profile.node.nvlink_nodes);
   w.known("ring_bandwidth", profile.node.ring_bandwidth);
   w.amount("intra_latency", profile.node.intra_latency);
   w.known("host_memory", profile.node.host_memory);
   w.known("host_memory_bandwidth", profile.node.host_memory_bandwidth);
+  w.number("host_speed", profile.node.host_speed);
   out += "network:\n";
   w.integer("nics_per_node", profile.network.nics_per_node);
-  w.known("nic_bandwidth", profile.network.nic_bandwidth);
+  if (profile.network.nic_bandwidth > ByteRate{}) w.value("nic_bandwidth", exact_bits(profile.network.nic_bandwidth));
   w.number("efficiency", profile.network.efficiency);
   w.amount("inter_latency", profile.network.inter_latency);
   w.amount("base_latency", profile.network.base_latency);
@@ -151,10 +186,14 @@ void write_machine(std::string& out, const Profile& profile) {
   const Network& network = profile.network;
   if (network.all_reduce_algorithm != usual.all_reduce_algorithm) w.value("all_reduce_algorithm", network.all_reduce_algorithm);
   if (network.ring_model != usual.ring_model) w.value("ring_model", network.ring_model);
+  out += "spread:\n";
+  w.number("compute", profile.spread.compute);
+  w.number("collectives", profile.spread.collectives);
   out += "overheads:\n";
   w.amount("context", profile.overheads.context);
   w.amount("nccl_per_communicator", profile.overheads.nccl_per_communicator);
   w.amount("cublas_workspace", profile.overheads.cublas_workspace);
+  w.amount("driver_allocation", profile.overheads.driver_allocation);
   if (profile.storage) {
     out += "storage:\n";
     w.amount("write_per_node", profile.storage->write_per_node);
@@ -195,6 +234,7 @@ void write_fit(std::string& out, const CollectiveFit& fit) {
   w.value("algorithm", fit.algorithm);
   if (!fit.protocol.empty()) w.value("protocol", fit.protocol);
   w.text("origin", fit.origin);
+  if (fit.largest > Bytes{}) w.amount("largest", fit.largest);
   if (fit.leave_one_out_median) w.number("leave_one_out_median", *fit.leave_one_out_median);
   if (fit.leave_one_out_p90) w.number("leave_one_out_p90", *fit.leave_one_out_p90);
   if (!fit.segments.empty()) w.line("segments:");

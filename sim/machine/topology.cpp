@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "sim/config/node.hpp"
+#include "sim/machine/ranges.hpp"
 
 namespace shardsim {
 namespace {
@@ -50,6 +51,12 @@ bool is_name(std::string_view text) {
   return !text.empty() && text.find_first_not_of(allowed) == std::string_view::npos;
 }
 
+Seconds latency_of(MapReader& reader, std::string_view key, Seconds fallback) {
+  const Seconds latency = reader.seconds(key, fallback);
+  if (reader.has(key)) within(*reader.find(key), fmt::format("'{}'", key), latency, ranges::latency, reader.problems());
+  return latency;
+}
+
 Wiring wiring_of(MapReader& reader) {
   const std::string word = reader.choice("wiring", {"all", "blocks", "modulo"}, "all");
   return word == "blocks" ? Wiring::blocks : word == "modulo" ? Wiring::modulo : Wiring::all;
@@ -81,10 +88,11 @@ std::vector<TopologyLinks> read_links(const ConfigNode& list, bool inside, Probl
         *text = reader.text(key, "");
         check_endpoint(reader, key, *text, inside);
       }
-    if (reader.require("bandwidth")) links.bandwidth = reader.byte_rate("bandwidth", ByteRate{1});
-    if (links.bandwidth <= ByteRate{} && reader.has("bandwidth"))
-      problems.add(reader.find("bandwidth")->where, "'bandwidth' must be above zero");
-    links.latency = reader.seconds("latency", {});
+    if (const ConfigNode* bandwidth = reader.require("bandwidth")) {
+      links.bandwidth = reader.byte_rate("bandwidth", ranges::bandwidth.least);
+      within(*bandwidth, "'bandwidth'", links.bandwidth, ranges::bandwidth, problems);
+    }
+    links.latency = latency_of(reader, "latency", {});
     links.wiring = wiring_of(reader);
     reader.finish();
     all.push_back(links);
@@ -117,7 +125,7 @@ Topology read_topology_block(const ConfigNode& node, Problems& problems) {
   topology.spines = reader.integer("spines", 1, 1, 1024);
   topology.rails = reader.boolean("rails", false);
   topology.scattered = reader.choice("placement", {"packed", "scattered"}, "packed") == "scattered";
-  topology.spine_latency = reader.seconds("spine_latency", topology.spine_latency);
+  topology.spine_latency = latency_of(reader, "spine_latency", topology.spine_latency);
   if (const ConfigNode* list = reader.find("node_links")) topology.node_links = read_links(*list, true, problems);
   if (const ConfigNode* list = reader.find("links")) topology.links = read_links(*list, false, problems);
   for (const std::string_view key : {"nodes_per_leaf", "oversubscription", "spines", "rails", "spine_latency"})

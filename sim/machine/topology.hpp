@@ -24,6 +24,7 @@ struct TopologyLinks {
   ByteRate bandwidth;  ///< of one link, each direction
   Seconds latency;
   Wiring wiring = Wiring::all;
+  bool operator==(const TopologyLinks&) const = default;
 };
 
 /// What is left out is expanded from the profile: GPUs on one NVSwitch, NICs beside them, one switch that joins all nodes.
@@ -36,6 +37,8 @@ struct Topology {
   Seconds spine_latency = microseconds(0.5);  ///< of the link between leaf and spine
   std::vector<TopologyLinks> node_links;      ///< inside each node
   std::vector<TopologyLinks> links;           ///< NICs ("node*.nic0", "node[0-3].nic[0-7]") with switches, switches with each other
+
+  bool operator==(const Topology&) const = default;
 };
 
 /// Unknown keys, bad values and links without a capacity are problems; whether everything is joined is asked of the ClusterGraph.

@@ -55,6 +55,8 @@ class CachingAllocator {
   [[nodiscard]] const AllocatorBytes& peak() const { return peak_; }
   /// How often the driver had no more and the cache was emptied (num_alloc_retries).
   [[nodiscard]] std::int64_t retries() const { return retries_; }
+  /// How often a segment was asked of the driver or given back to it.
+  [[nodiscard]] std::int64_t driver_calls() const { return driver_calls_; }
   [[nodiscard]] bool out_of_memory() const { return out_of_memory_; }
   /// All blocks there are, by address; without the address space that expandable segments have not mapped.
   [[nodiscard]] std::vector<Block> blocks() const;
@@ -114,7 +116,7 @@ class CachingAllocator {
   std::vector<Handle> awaiting_;
   std::int64_t next_address_ = 0;
   AllocatorBytes now_, peak_;
-  std::int64_t retries_ = 0;
+  std::int64_t retries_ = 0, driver_calls_ = 0;
   bool out_of_memory_ = false;
 };
 

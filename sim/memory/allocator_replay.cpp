@@ -62,8 +62,10 @@ class Replayer {
     for (std::size_t i = 0; i < initial.size(); ++i)
       if (initial[i]) allocate(BufferId{static_cast<std::int32_t>(i)}, {});
     for (int s = 0; s < steps; ++s) {
+      const std::int64_t retries = allocator_.retries(), calls = allocator_.driver_calls();
       const SimTime start{timeline_.end.picoseconds() * s};
       timed_ ? step(start, Clocks(schedule_, timeline_)) : step(start, NoClocks{});
+      report_.driver_calls = allocator_.retries() > retries ? allocator_.driver_calls() - calls : 0;
     }
     report_.peak = allocator_.peak();
     report_.retries = allocator_.retries();

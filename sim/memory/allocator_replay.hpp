@@ -11,7 +11,8 @@ struct AllocatorReplay {
   AllocatorBytes peak;
   ByCategory at_peak{};  ///< blocks handed out when `peak.allocated` was reached, by what they are for
   std::int64_t retries = 0;
-  bool out_of_memory = false;  ///< the reserved peak is what would have been needed
+  std::int64_t driver_calls = 0;  ///< of the last step, if it emptied the cache: without that a job comes to rest
+  bool out_of_memory = false;     ///< the reserved peak is what would have been needed
 };
 
 /// Replays `steps` steps one after the other: the second meets a cache that the first has filled, which is where fragmentation shows.

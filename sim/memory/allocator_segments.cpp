@@ -53,6 +53,7 @@ CachingAllocator::Handle CachingAllocator::reserve(std::size_t pool, std::int64_
 CachingAllocator::Handle CachingAllocator::new_segment(std::size_t pool, std::int64_t size) {
   const std::int64_t segment = segment_size(size);
   if (!can_reserve(segment)) return -1;
+  ++driver_calls_;
   now_.reserved += Bytes{segment};
   const std::int64_t address = std::exchange(next_address_, next_address_ + segment);
   const Handle block = new_block({.address = address, .size = segment, .pool = pool, .ready = {}});
@@ -85,6 +86,7 @@ CachingAllocator::Handle CachingAllocator::find_expandable(std::size_t pool, std
 
 /// Maps pages for `size` bytes at the front of unmapped space. Returns the free block that they are part of then.
 CachingAllocator::Handle CachingAllocator::map_front(Handle block, std::int64_t size) {
+  ++driver_calls_;
   const std::int64_t mapped = std::min(up(size, page(at(block).pool)), at(block).size);
   if (!can_reserve(mapped)) return -1;
   now_.reserved += Bytes{mapped};
@@ -95,6 +97,7 @@ CachingAllocator::Handle CachingAllocator::map_front(Handle block, std::int64_t 
 
 /// Gives back the pages that lie wholly inside a free block.
 void CachingAllocator::unmap(Handle block) {
+  ++driver_calls_;
   const std::int64_t base = static_cast<std::int64_t>(at(block).pool) * address_space, step = page(at(block).pool);
   const std::int64_t begin = base + up(at(block).address - base, step);
   const std::int64_t end = base + (at(block).address + at(block).size - base) / step * step;
@@ -113,6 +116,7 @@ void CachingAllocator::unmap(Handle block) {
 // Giving back ----------------------------------------------------------------------------------------------------------------------
 
 void CachingAllocator::release_segment(Handle block) {
+  ++driver_calls_;
   now_.reserved -= size(block);
   unlist(block);
   erase(block);

@@ -51,8 +51,11 @@ struct Memory {
   Bytes reserved_peak;
   Bytes overhead;
   Bytes device_peak;
-  Bytes host_pinned;        ///< pinned host memory of the rank (offload)
-  MemoryTimeline timeline;  ///< filled when asked for
+  Bytes host_pinned;                   ///< pinned host memory of the rank (offload)
+  Bytes host_pinned_node;              ///< of all ranks of a node
+  Bytes host_capacity;                 ///< DRAM of a node; none: not known
+  std::int64_t allocator_retries = 0;  ///< times that the caching allocator gives its cache back to the driver
+  MemoryTimeline timeline;             ///< filled when asked for
 };
 
 /// Calls visit(time, op, allocated) after each change of device memory in the step.

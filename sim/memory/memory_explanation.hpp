@@ -22,6 +22,7 @@ struct MemoryTerm {
 struct MemoryChange {
   std::string text;                      ///< "full activation checkpointing"
   std::vector<std::string> assignments;  ///< as for --set
+  std::vector<std::string> config;       ///< the same in the words of the tool that runs the job
   Bytes device_peak;
   bool fits = true;
   double time = 0;     ///< of a token on a GPU, relative: 0.2 is a fifth slower

@@ -54,14 +54,16 @@ Expansion flat_shard(const Expansion& whole, std::int64_t n, std::int64_t part) 
   return window(whole, begin, begin + parts[static_cast<std::size_t>(part)]);
 }
 
-/// Appends what part `part` of n holds of every parameter.
+/// Appends what part `part` of n holds of every parameter. Parts of `each` are rounded up to multiples of `align` elements.
 void append_part(Expansion& out, const Layout& layout, std::span<const ParameterId> ids, std::span<const ParameterShape> shapes,
                  std::int64_t part, bool padded) {
   for (ParameterId id : ids) {
     const ParameterShape& shape = shape_of(id, shapes);
     const bool rows = layout.partition == Layout::Partition::rows;
     const std::int64_t unit = rows ? shape.columns : 1;
-    const std::int64_t chunk = ceil_div(rows ? shape.rows : shape.elements(), layout.n) * unit;
+    const std::int64_t chunks = std::max<std::int64_t>(1, layout.padded_for / layout.n);  // in a part
+    const std::int64_t chunk = rows ? ceil_div(shape.rows, layout.n * chunks) * chunks * unit
+                                    : align_up(ceil_div(shape.elements(), layout.n * chunks) * chunks, layout.align);
     const std::int64_t first = std::min(part * chunk, shape.elements());
     const std::int64_t count = std::min(chunk, shape.elements() - first);
     if (count > 0) out.pieces.push_back({id, first, count, out.extent});

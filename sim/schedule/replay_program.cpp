@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/schedule/replay_program.hpp"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <utility>
@@ -9,7 +10,7 @@ namespace shardsim {
 namespace {
 
 /// What the cost of an op depends on besides the machine: its kind of action first.
-using Traits = std::array<std::int64_t, 6>;
+using Traits = std::array<std::int64_t, 5>;
 
 struct HashOfTraits {
   std::size_t operator()(const Traits& traits) const {
@@ -26,6 +27,8 @@ class Classifier {
       : schedule_(schedule), examples_(examples), by_work_(schedule.works.size(), none) {}
 
   std::int32_t of(OpId id, const Compute& compute) {
+    const HostWorkId host = schedule_.at(id).host;
+    if (host.valid()) return with({3, compute.work.index, host.index}, id);
     if (!compute.work.valid()) return 0;
     std::int32_t& known = by_work_[static_cast<std::size_t>(compute.work.index)];
     if (known == none) known = added(id);
@@ -35,24 +38,32 @@ class Classifier {
   std::int32_t of(OpId id, const Copy& copy) {
     const auto types = (copy.source.valid() ? static_cast<std::int64_t>(schedule_.at(copy.source).dtype) : -1) * 256 +
                        static_cast<std::int64_t>(schedule_.at(copy.target).dtype);
-    return with({0, copy.count.value(), types, static_cast<std::int64_t>(copy.path), copy.accumulate, copy.kernels}, id);
+    // Path, accumulation and kernels are small numbers: one trait holds them.
+    const std::int64_t how =
+        static_cast<std::int64_t>(copy.kernels) * 8 + static_cast<std::int64_t>(copy.path) * 2 + (copy.accumulate ? 1 : 0);
+    return with({0, copy.count.value(), types, how, schedule_.at(id).host.index}, id);
   }
 
   std::int32_t of(OpId id, const Communicate& collective) {
     return with({1, static_cast<std::int64_t>(collective.kind), bytes(collective.payload, collective.dtype).value(),
-                 schedule_.at(collective.communicator).group.index},
+                 schedule_.at(collective.communicator).group.index, schedule_.at(id).host.index},
                 id);
   }
 
-  std::int32_t of(OpId id, const Update& update) { return with({2, update.work.index, update.on_host}, id); }
+  std::int32_t of(OpId id, const Update& update) { return with({2, update.work.index, update.on_host, schedule_.at(id).host.index}, id); }
 
   // Bookkeeping of the host: well below a kernel launch.
   static std::int32_t of(OpId, const Wait&) { return 0; }
-  static std::int32_t of(OpId, const HostWait&) { return 0; }
-  static std::int32_t of(OpId, const Synchronize&) { return 0; }
+  std::int32_t of(OpId id, const HostWait&) { return after_calls(id); }
+  std::int32_t of(OpId id, const Synchronize&) { return after_calls(id); }
 
  private:
   static constexpr std::int32_t none = -1;
+
+  std::int32_t after_calls(OpId id) {
+    const HostWorkId host = schedule_.at(id).host;
+    return host.valid() ? with({4, host.index}, id) : 0;
+  }
 
   std::int32_t with(const Traits& traits, OpId id) {
     if (last_.second != none && last_.first == traits) return last_.second;  // alike ops come in runs
@@ -87,6 +98,16 @@ ReplayOp replay_op(const HostWait& w) { return {.target = w.op.index, .kind = Ki
 ReplayOp replay_op(const Synchronize&) { return {.kind = Kind::synchronize}; }
 ReplayOp replay_op(const Update& u) { return {.kind = u.on_host ? Kind::host_update : Kind::kernel, .activity = Activity::update}; }
 
+/// Kernels that an op puts into the driver's queue.
+std::int64_t launches_of(const Op& op, const Schedule& schedule) {
+  const auto of_work = [&](WorkId id) { return id.valid() ? std::max<std::int64_t>(schedule.at(id).kernels, 1) : 0; };
+  return std::visit(
+      Overloaded{[&](const Compute& c) { return of_work(c.work); }, [](const Copy& c) { return std::int64_t{c.kernels}; },
+                 [](const Communicate&) { return std::int64_t{1}; }, [&](const Update& u) { return u.on_host ? 0 : of_work(u.work); },
+                 [](const auto&) { return std::int64_t{0}; }},
+      op.action);
+}
+
 bool is_on_stream(Kind kind) { return kind == Kind::kernel || kind == Kind::collective || kind == Kind::wait; }
 
 }  // namespace
@@ -112,6 +133,7 @@ ReplayProgram::ReplayProgram(const Schedule& schedule, Pricing pricing) : schedu
     if (pricing == Pricing::op_by_op && positions_[i] >= 0) ops_.back().price = id.index + 1;
   }
   link();
+  bound_flight();
 }
 
 void ReplayProgram::link() {
@@ -125,6 +147,26 @@ void ReplayProgram::link() {
     std::int32_t& before = last[static_cast<std::size_t>(op.stream)];
     if (before >= 0) ops_[static_cast<std::size_t>(before)].next = static_cast<std::int32_t>(i);
     before = static_cast<std::int32_t>(i);
+  }
+}
+
+void ReplayProgram::bound_flight() {
+  constexpr std::int64_t quarter = launches_in_flight / 4;
+  std::vector<std::int64_t> issued;     // launches up to and with each op that launches
+  std::vector<std::int32_t> launchers;  // those ops
+  std::int64_t launches = 0;
+  std::size_t oldest = 0;
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const std::int64_t own = launches_of(schedule_->at(ops_[i].op), *schedule_);
+    if (own == 0) continue;
+    const bool looks = (launches + own) / quarter != launches / quarter;
+    launches += own;
+    if (looks && launches > launches_in_flight) {
+      while (oldest + 1 < issued.size() && issued[oldest + 1] <= launches - launches_in_flight) ++oldest;
+      ops_[i].behind = launchers[oldest];
+    }
+    issued.push_back(launches);
+    launchers.push_back(static_cast<std::int32_t>(i));
   }
 }
 

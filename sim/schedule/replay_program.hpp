@@ -30,11 +30,16 @@ struct ReplayOp {
   std::int32_t next = -1;    ///< the op behind it on its stream; -1 if there is none
   std::int32_t target = -1;  ///< of both waits: the op waited for; of a collective: its communicator
   std::int32_t turn = 0;     ///< of a collective: how many come before it on its communicator
+  std::int32_t behind = -1;  ///< the op that must be done before the host issues this one (see launches_in_flight); -1: none
   std::int32_t price = 0;    ///< its class; ops of class 0 cost nothing
   std::int16_t stream = -1;  ///< -1: it happens on the host
   Kind kind = Kind::kernel;
   Activity activity = Activity::kernel;
 };
+
+/// The driver's queue holds so many launches: the host runs no further ahead of the device. SOURCE: CUDA's launch queue of 1,024 entries a
+/// context, seen as a launch that blocks. Looked at once for every quarter of them, which is what the order of events can tell.
+inline constexpr std::int64_t launches_in_flight = 1024;
 
 class ReplayProgram {
  public:
@@ -52,6 +57,7 @@ class ReplayProgram {
 
  private:
   void link();
+  void bound_flight();
 
   const Schedule* schedule_;
   std::vector<ReplayOp> ops_;

@@ -17,6 +17,7 @@
 #include "sim/base/dtype.hpp"
 #include "sim/base/ids.hpp"
 #include "sim/base/problem.hpp"
+#include "sim/base/software.hpp"
 #include "sim/base/units.hpp"
 #include "sim/schedule/work.hpp"
 
@@ -71,6 +72,8 @@ struct Layout {
   std::int32_t stride = 1;  ///< part index of rank r is (r / stride) % n: 1 for a shard group of neighbours
   std::int32_t align = 1;
   std::int32_t multiple = 1;
+  /// Of `rows` that are cut in fewer parts than they were padded for: a buffer of chunks for so many ranks, in n parts of several chunks.
+  std::int32_t padded_for = 1;
   /// Only elements [first, first + length) of the (unsharded) flat layout; length 0 means all. For slices of buckets that ranks own.
   std::int64_t first = 0;
   std::int64_t length = 0;
@@ -212,12 +215,19 @@ struct Update {
 
 using Action = std::variant<Compute, Communicate, Copy, Allocate, Free, Wait, HostWait, Synchronize, Update>;
 
+/// What the host runs before it issues an op, beside the launches of the op itself: how often it makes each call.
+struct HostWork {
+  std::array<std::int16_t, host_call_count> calls{};
+  auto operator<=>(const HostWork&) const = default;
+};
+
 struct Op {
   Action action{};
   StreamId stream{};  ///< none for Allocate, Free, HostWait and Synchronize: they happen on the host
   Label label{};
   Phase phase = Phase::forward;
   std::int16_t micro_batch = 0;
+  HostWorkId host{};  ///< none: nothing but its launches
 };
 
 struct Schedule {
@@ -235,6 +245,7 @@ struct Schedule {
   std::vector<Group> groups{};
   std::vector<Communicator> communicators{};
   std::vector<Work> works{};
+  std::vector<HostWork> host_works{};
   std::vector<ParameterId> parameter_pool{};
   std::vector<Layout> layouts{};
   std::vector<Buffer> buffers{};
@@ -242,6 +253,7 @@ struct Schedule {
 
   [[nodiscard]] const Buffer& at(BufferId id) const { return buffers[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Work& at(WorkId id) const { return works[static_cast<std::size_t>(id.index)]; }
+  [[nodiscard]] const HostWork& at(HostWorkId id) const { return host_works[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Layout& at(LayoutId id) const { return layouts[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Communicator& at(CommunicatorId id) const { return communicators[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Group& group_of(CommunicatorId id) const { return groups[static_cast<std::size_t>(at(id).group.index)]; }

@@ -76,9 +76,26 @@ BufferId ScheduleBuilder::buffer(Buffer buffer) {
 
 OpId ScheduleBuilder::append(Action action, StreamId stream, Label label) {
   const OpId id{static_cast<std::int32_t>(schedule_.ops.size())};
-  schedule_.ops.push_back({action, stream, label, phase_, static_cast<std::int16_t>(micro_batch_)});
+  const bool issued =
+      !std::holds_alternative<Allocate>(action) && !std::holds_alternative<Free>(action) && !std::holds_alternative<Wait>(action);
+  const HostWorkId host = called_ && issued ? take_calls() : HostWorkId{};
+  schedule_.ops.push_back({action, stream, label, phase_, static_cast<std::int16_t>(micro_batch_), host});
   if (stream.valid()) last_[static_cast<std::size_t>(stream.index)] = id;
   return id;
+}
+
+void ScheduleBuilder::call(HostCall call, std::int32_t count) {
+  std::int16_t& sum = calls_.calls[static_cast<std::size_t>(call)];
+  sum = static_cast<std::int16_t>(std::min(sum + count, static_cast<std::int32_t>(std::numeric_limits<std::int16_t>::max())));
+  called_ = true;
+}
+
+HostWorkId ScheduleBuilder::take_calls() {
+  const auto [place, is_new] = host_works_.try_emplace(calls_, HostWorkId{static_cast<std::int32_t>(schedule_.host_works.size())});
+  if (is_new) schedule_.host_works.push_back(calls_);
+  calls_ = {};
+  called_ = false;
+  return place->second;
 }
 
 void ScheduleBuilder::micro_batch(std::int32_t index) {

@@ -33,6 +33,9 @@ class ScheduleBuilder {
   void micro_batch(std::int32_t index);
   [[nodiscard]] Phase phase() const { return phase_; }
 
+  /// The host makes this call before the next op that it issues.
+  void call(HostCall call, std::int32_t count = 1);
+
   // Ops. Each returns the op's id, to be waited on.
   OpId compute(Label label, WorkId work, Pass pass, ModuleRange modules);
   OpId communicate(Label label, StreamId stream, Communicate action);
@@ -57,12 +60,16 @@ class ScheduleBuilder {
 
  private:
   OpId append(Action action, StreamId stream, Label label);
+  HostWorkId take_calls();
 
   Schedule schedule_;
   Phase phase_ = Phase::forward;
   std::int32_t micro_batch_ = 0;
   std::vector<OpId> last_;  // by stream
   std::map<std::string, UnitId> units_;
+  HostWork calls_;  // made since the last op that was issued
+  bool called_ = false;
+  std::map<HostWork, HostWorkId> host_works_;
 };
 
 }  // namespace shardsim

@@ -117,6 +117,14 @@ std::string text_of(const Update& op, const Schedule& schedule) {
   return text;
 }
 
+/// " after 2 module, 1 fsdp_pre_forward".
+std::string text_of(const HostWork& work) {
+  std::string text;
+  for (std::size_t i = 0; i < host_call_count; ++i)
+    if (work.calls[i] > 0) fmt::format_to(Out(text), "{} {} {}", text.empty() ? " after" : ",", work.calls[i], host_call_names[i]);
+  return text;
+}
+
 void write_header(const Schedule& schedule, std::string& text) {
   fmt::format_to(Out(text), "schedule: {} with {} semantics, rank {} of {}, {} micro-batch{}\n", schedule.strategy, schedule.semantics,
                  schedule.rank, schedule.world_size, schedule.micro_batches, schedule.micro_batches == 1 ? "" : "es");
@@ -156,7 +164,8 @@ void write_ops(const Schedule& schedule, std::string& text) {
       fmt::format_to(Out(text), "{} of micro-batch {}:\n", name_of(op.phase), op.micro_batch);
     const std::string_view stream = op.stream.valid() ? std::string_view(name_of(op.stream, schedule)) : "host";
     const std::string action = std::visit([&](const auto& a) { return text_of(a, schedule); }, op.action);
-    fmt::format_to(Out(text), "{:>6} {:<{}}  {:<40}  {}\n", i, stream, width, to_text(op.label, schedule), action);
+    fmt::format_to(Out(text), "{:>6} {:<{}}  {:<40}  {}{}\n", i, stream, width, to_text(op.label, schedule), action,
+                   op.host.valid() ? text_of(schedule.at(op.host)) : std::string());
   }
 }
 

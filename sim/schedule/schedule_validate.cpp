@@ -74,6 +74,7 @@ class Validator {
     if (op.label.verb[0] == '\0') say("op {} has no label", i);
     if (op.label.unit.valid() && !in(op.label.unit, schedule_.units)) say("op {} is labelled with an unknown unit", i);
     if (op.micro_batch < 0 || op.micro_batch >= schedule_.micro_batches) say("op {} belongs to unknown micro-batch {}", i, op.micro_batch);
+    if (op.host.valid() && !in(op.host, schedule_.host_works)) say("op {} follows unknown calls of the host", i);
     std::visit([&](const auto& action) { check(action); }, op.action);
   }
 

@@ -32,12 +32,16 @@ struct FlashAttention {
 
 /// What a run of kernels on one stream does. Adding two works puts one after the other.
 struct Work {
-  std::vector<MatrixProduct> products;
-  std::vector<FlashAttention> attention;
-  Bytes memory;               ///< bytes read and written by memory-bound kernels (norms, activations, casts, copies)
+  std::vector<MatrixProduct> products{};
+  std::vector<FlashAttention> attention{};
+  Bytes memory{};             ///< bytes read and written by memory-bound kernels (norms, activations, casts, copies)
   std::int32_t kernels = 0;   ///< launches by the host
   DType dtype = DType::bf16;  ///< of the matrix products
 
+  bool compiled = false;  ///< launched by code that torch.compile made
+
+  /// Attention has no narrow format: beside fp8 products it runs in bf16.
+  [[nodiscard]] DType attention_dtype() const { return dtype == DType::fp8 ? DType::bf16 : dtype; }
   [[nodiscard]] Flops flops() const {
     Flops sum;
     for (const auto& p : products) sum += p.flops();
@@ -46,6 +50,8 @@ struct Work {
   }
   [[nodiscard]] bool empty() const { return products.empty() && attention.empty() && memory == Bytes{} && kernels == 0; }
   Work& operator+=(const Work& other) {
+    if (products.empty() && attention.empty()) dtype = other.dtype;
+    if (kernels == 0) compiled = other.compiled;
     products.insert(products.end(), other.products.begin(), other.products.end());
     attention.insert(attention.end(), other.attention.begin(), other.attention.end());
     memory += other.memory;

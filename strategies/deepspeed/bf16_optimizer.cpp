@@ -66,6 +66,7 @@ class Bf16Optimizer final : public Hooks {
   }
 
   void step() override {
+    build_.call(HostCall::zero_step);
     clip();
     for (std::size_t i = 0; i < hp_gradients_.size(); ++i)
       groups_.all()[i].optimizer->emit({{{hp_gradients_[i]}, {groups_.all()[i].partition}}});

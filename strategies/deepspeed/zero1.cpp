@@ -23,7 +23,9 @@ std::string zero1_differs(const Job& job) {
 StrategyEntry zero1_strategy() {
   return {.info = {.name = "zero1",
                    .summary = "Optimizer states sharded (DeepSpeed ZeRO stage 1)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage_1_and_2.py, stage 1; runtime/bf16_optimizer.py)",
+                   .stack = "deepspeed",
+                   .library = "DeepSpeed {} (runtime/zero/stage_1_and_2.py, stage 1; runtime/bf16_optimizer.py)",
+                   .releases = zero12_releases(),
                    .options = zero12_options(zero1_stage),
                    .facts = {.library = Library::deepspeed,
                              .stage = 1,

@@ -49,6 +49,10 @@ class DeepSpeedZeroOptimizer final : public Hooks {
     boundary_ = micro_batch + 1 == program_.micro_batches();
   }
 
+  void begin_backward() override {
+    if (!config_.buckets_on_first_gradient) buckets_.setup();
+  }
+
   /// Stage 1 lets autograd add to what is there; stage 2 has dropped it.
   void produce_gradient(ParameterId p) override {
     if (of(gradients_, p).valid()) return;
@@ -73,6 +77,7 @@ class DeepSpeedZeroOptimizer final : public Hooks {
   }
 
   void step() override {
+    build_.call(HostCall::zero_step);
     if (config_.offload) {
       free_where(grad_accum_, [](ParameterId) { return true; });
       step_.step_offloaded(offloaded_.partitions());
@@ -138,6 +143,8 @@ class DeepSpeedZeroOptimizer final : public Hooks {
   /// reduce_independent_p_g_buckets_and_remove_grads: flush first if this gradient does not fit; then copy it into the bucket, where .grad
   /// points from now on.
   void reduce_independent_p_g_buckets(ParameterId p) {
+    build_.call(HostCall::zero_gradient);
+    if (config_.stage == 2) build_.call(HostCall::zero_partition);
     const IpgBucket& bucket = buckets_.bucket_of(p);
     if (&bucket != open_) {
       reduce_ipg_grads();

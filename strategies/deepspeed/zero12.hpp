@@ -21,12 +21,14 @@ struct Zero12Config {
   bool reduce_scatter = true;
   bool use_multi_rank_bucket_allreduce = true;
   bool round_robin_gradients = false;
-  bool check_grad_overflow = true;    ///< fp16 always; bf16 since 2026-06-26; fp32 never
-  bool offload = false;               ///< offload_optimizer to the CPU
-  DType model = DType::bf16;          ///< of parameters and their gradients
-  DType accumulation = DType::bf16;   ///< grad_accum_dtype
-  DType communication = DType::bf16;  ///< communication_data_type
-  DType master = DType::fp32;         ///< of the partitions that the optimizer updates
+  bool tests_extremes = true;             ///< has_inf_or_nan of the largest and the smallest element; before 0.19.6 of every one
+  bool buckets_on_first_gradient = true;  ///< before 0.16.5 they were allocated before backward
+  bool check_grad_overflow = true;        ///< fp16 always; bf16 since 2026-06-26; fp32 never
+  bool offload = false;                   ///< offload_optimizer to the CPU
+  DType model = DType::bf16;              ///< of parameters and their gradients
+  DType accumulation = DType::bf16;       ///< grad_accum_dtype
+  DType communication = DType::bf16;      ///< communication_data_type
+  DType master = DType::fp32;             ///< of the partitions that the optimizer updates
 
   /// Gradients are reduced from autograd's hooks, in arrival order; else after backward, in the optimizer's order.
   [[nodiscard]] bool reduces_in_hooks() const { return stage == 2 || overlap_comm; }
@@ -43,6 +45,7 @@ struct Zero12Config {
 [[nodiscard]] std::unique_ptr<Hooks> make_deepspeed_zero_optimizer(Program& program, const Zero12Config& config);
 [[nodiscard]] std::unique_ptr<Hooks> make_bf16_optimizer(Program& program, const Zero12Config& config);
 
+[[nodiscard]] std::vector<Release> zero12_releases();
 [[nodiscard]] std::vector<OptionSpec> zero12_options(int stage);
 /// What DeepSpeed asserts.
 void check_zero12(const Job& job, int stage, Problems& problems);

@@ -141,6 +141,7 @@ void FlatGroups::add_optimizer(FlatGroup& group) {
     for (ParameterId p : group.flat_order)
       if (owned(p)) matrices.push_back(p);
   group.optimizer = std::make_unique<OptimizerStep>(program_);
+  group.optimizer->has_cpu_kernel();
   group.optimizer->add({.label = {"optimizer", group.name},
                         .parameters = std::move(matrices),
                         .weights = group.master,

@@ -36,7 +36,10 @@ Zero12Config zero12_config(const Job& job, int stage) {
   c.accumulation = dtype_option(options, "grad_accum_dtype", precision.gradients);
   c.communication = dtype_option(options, "communication_data_type", precision.reduce.value_or(c.model));
   c.master = master_dtype(precision);
-  c.check_grad_overflow = c.model == DType::fp16 || (c.model == DType::bf16 && options.boolean("check_grad_overflow", true));
+  c.check_grad_overflow =
+      c.model == DType::fp16 || (c.model == DType::bf16 && options.boolean("check_grad_overflow", since(job, "0.19.3")));
+  c.tests_extremes = since(job, "0.19.6");
+  c.buckets_on_first_gradient = since(job, "0.16.5");
   return c;
 }
 
@@ -46,6 +49,15 @@ bool uses_bf16_optimizer(const Zero12Config& config) {
 
 bool all_reduces(const Zero12Config& config) {
   return uses_bf16_optimizer(config) || !config.contiguous_gradients || !config.reduce_scatter || config.use_multi_rank_bucket_allreduce;
+}
+
+std::vector<Release> zero12_releases() {
+  return {{"0.14.5",
+           "the oldest that is modelled: bucket buffers are allocated before backward, bf16 gradients are not searched for inf and nan"},
+          {"0.16.5", "bucket buffers are allocated when the first gradient comes"},
+          {"0.17.1", "check_grad_overflow: bf16 gradients are searched for inf and nan if asked for"},
+          {"0.19.3", "bf16 gradients are searched by default"},
+          {"0.19.6", "the search needs no temporaries (11 bytes an element before): recorded"}};
 }
 
 std::vector<OptionSpec> zero12_options(int stage) {
@@ -93,7 +105,7 @@ std::vector<OptionSpec> zero12_options(int stage) {
        {.name = "check_grad_overflow",
         .kind = OptionKind::boolean,
         .fallback = "true",
-        .help = "bf16: look for inf and nan, all-reduce the flag (0.19.6 and later)"}});
+        .help = "bf16: look for inf and nan, all-reduce the flag (before 0.19.3 only if asked for, before 0.17.1 never)"}});
 }
 
 /// _configure_moe_settings. At stage 1 DeepSpeed only warns that contiguous_gradients: false is untested; there it would reduce experts

@@ -26,6 +26,7 @@ class ZeroStep {
 
  private:
   void check_overflow();
+  void test_every_element(const FlatGroup& group);
   void all_reduce_overflow();
   void scaled_global_norm();
   void step_group(std::size_t index, const std::vector<std::vector<BufferId>>& averaged);

@@ -20,7 +20,9 @@ std::string zero2_differs(const Job& job) {
 StrategyEntry zero2_strategy() {
   return {.info = {.name = "zero2",
                    .summary = "Optimizer states and gradients sharded (DeepSpeed ZeRO stage 2)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage_1_and_2.py, stage 2)",
+                   .stack = "deepspeed",
+                   .library = "DeepSpeed {} (runtime/zero/stage_1_and_2.py, stage 2)",
+                   .releases = zero12_releases(),
                    .options = zero12_options(zero2_stage),
                    .facts = {.library = Library::deepspeed,
                              .stage = 2,

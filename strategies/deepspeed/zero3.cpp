@@ -2,9 +2,11 @@
 // DeepSpeed ZeRO stage 3: every parameter partitioned by itself, gathered by hooks of every submodule, gradients reduce-scattered in
 // buckets. Source: deepspeed/runtime/zero/{stage3,parameter_offload,partition_parameters}.py. MiCS is the same within shard groups.
 #include <algorithm>
-#include <map>
+#include <memory>
+#include <utility>
 
 #include "strategies/deepspeed/parameter_coordinator.hpp"
+#include "strategies/deepspeed/submodule_hooks.hpp"
 #include "strategies/deepspeed/zero3_gradients.hpp"
 #include "strategies/shared/expert_parallel.hpp"
 #include "strategies/shared/optimizer_step.hpp"
@@ -14,115 +16,18 @@
 namespace shardsim {
 namespace {
 
-/// The submodules of a model as nn.Module sees them: containers (the model, each layer, `self_attn`, `mlp`) and leaves. What is a function
-/// in the source (rotary embedding applied, residual add) is no submodule.
-class SubmoduleTree {
- public:
-  SubmoduleTree(ScheduleBuilder& build, const Job& job) {
-    const Model& model = *job.model;
-    const ExpertParallel experts(job);
-    add(build.unit("model"), {});
-    add(build.unit("model.body"), {});
-    const auto& layers = *model.layers;
-    for (const Layer& layer : layers) {
-      const LayerType& type = model.type_of(layer);
-      layer_container_.push_back(type.block ? add(build.unit(layer.name), {}) : -1);
-      std::vector<std::int32_t> leaves, containers;
-      std::map<std::string, std::int32_t> known;
-      for (const Module& m : type.modules) {
-        const std::size_t dot = m.name.rfind('.');
-        const std::string prefix = dot == std::string::npos ? std::string{} : m.name.substr(0, dot);
-        const bool activation = m.name.ends_with("act_fn") || m.name.ends_with(".act");
-        const bool is_module = !m.parameters.empty() || activation;
-        if (is_module && !prefix.empty() && !known.contains(prefix)) known[prefix] = add(build.unit(layer.name + "." + prefix), {});
-        containers.push_back(is_module && !prefix.empty() ? known[prefix] : -1);
-        std::vector<ParameterId> own;
-        for (std::int32_t index : m.parameters) own.push_back(layer.parameters[static_cast<std::size_t>(index)]);
-        leaves.push_back(is_module ? add(build.unit(layer.name + "." + m.name), experts.local(own)) : -1);
-      }
-      leaves_.push_back(std::move(leaves));
-      containers_.push_back(std::move(containers));
-    }
-  }
-
-  static constexpr std::int32_t root = 0, body = 1;
-  [[nodiscard]] std::int32_t layer(std::int32_t l) const { return layer_container_[static_cast<std::size_t>(l)]; }
-  [[nodiscard]] std::int32_t leaf(std::int32_t l, std::int32_t m) const {
-    return leaves_[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)];
-  }
-  [[nodiscard]] std::int32_t container(std::int32_t l, std::int32_t m) const {
-    return containers_[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)];
-  }
-  [[nodiscard]] const std::vector<Submodule>& submodules() const { return submodules_; }
-
- private:
-  std::int32_t add(UnitId name, std::vector<ParameterId> parameters) {
-    submodules_.push_back({name, std::move(parameters)});
-    return static_cast<std::int32_t>(submodules_.size()) - 1;
-  }
-  std::vector<Submodule> submodules_;
-  std::vector<std::int32_t> layer_container_;
-  std::vector<std::vector<std::int32_t>> leaves_, containers_;
-};
-
-/// Turns the training loop's hooks into pre and post hooks of submodules.
-class SubmoduleHooks : public Hooks {
- public:
-  explicit SubmoduleHooks(const SubmoduleTree& tree) : tree_(tree) {}
-
-  void begin_forward(std::int32_t) override {
-    fetch(SubmoduleTree::root);
-    fetch(SubmoduleTree::body);
-  }
-  void pre_forward(std::int32_t l) override { fetch(tree_.layer(l)); }
-  void pre_module_forward(std::int32_t l, std::int32_t m, Pass pass) override {
-    if (pass == Pass::recompute && m == 0) fetch(tree_.layer(l));
-    enter(l, m);
-  }
-  void post_module_forward(std::int32_t l, std::int32_t m, Pass) override { release(tree_.leaf(l, m)); }
-  void begin_backward() override {
-    fetch(SubmoduleTree::root);
-    fetch(SubmoduleTree::body);
-  }
-  void pre_backward(std::int32_t l) override { fetch(tree_.layer(l)); }
-  void pre_module_backward(std::int32_t l, std::int32_t m) override { enter(l, m); }
-  void post_module_backward(std::int32_t l, std::int32_t m) override { release(tree_.leaf(l, m)); }
-
- protected:
-  virtual void fetch_sub_module(std::int32_t submodule) = 0;
-  virtual void release_sub_module(std::int32_t submodule) = 0;
-
- private:
-  void fetch(std::int32_t submodule) {
-    entered_ = submodule;
-    if (submodule >= 0) fetch_sub_module(submodule);
-  }
-  void release(std::int32_t submodule) {
-    if (submodule >= 0) release_sub_module(submodule);
-  }
-  void enter(std::int32_t l, std::int32_t m) {
-    if (tree_.leaf(l, m) < 0) return;
-    const std::int32_t container = tree_.container(l, m);
-    if (container >= 0 && container != entered_) fetch(container);
-    fetch_sub_module(tree_.leaf(l, m));
-    entered_ = container;
-  }
-
-  const SubmoduleTree& tree_;
-  std::int32_t entered_ = -1;  // container whose children run
-};
-
 /// Records which submodules one micro-batch fetches, in order (ZeroParamStatus.RECORD).
 class TraceRecorder final : public SubmoduleHooks {
  public:
-  explicit TraceRecorder(const SubmoduleTree& tree) : SubmoduleHooks(tree) {}
+  TraceRecorder(const Job& job, const SubmoduleTree& tree) : SubmoduleHooks(job, tree) {}
   void produce_gradient(ParameterId) override {}
   void step() override {}
   [[nodiscard]] std::vector<std::int32_t> take() { return std::move(trace_); }
 
  private:
   void fetch_sub_module(std::int32_t submodule) override { trace_.push_back(submodule); }
-  void release_sub_module(std::int32_t) override {}
+  void release_sub_module(std::int32_t, bool) override {}
+  void drop_saved(std::int32_t) override {}
   std::vector<std::int32_t> trace_;
 };
 
@@ -130,7 +35,7 @@ std::vector<std::int32_t> record_trace(const Job& job, const SubmoduleTree& tree
   Job one = job;
   one.training.gradient_accumulation_steps = 1;
   Program scratch(one);
-  TraceRecorder recorder(tree);
+  TraceRecorder recorder(one, tree);
   run_training_loop(scratch, recorder);
   return recorder.take();
 }
@@ -151,6 +56,7 @@ Zero3Config zero3_config(const Job& job) {
   c.reduce_bucket = options.integer("reduce_bucket_size", c.reduce_bucket);
   c.overlap_comm = options.boolean("overlap_comm", true);
   c.reduce_scatter = options.boolean("reduce_scatter", true);
+  c.contiguous_gradients = options.boolean("contiguous_gradients", true);
   c.hpz = is_mics(job) ? 1 : options.integer("zero_hpz_partition_size", 1);
   c.quantized_weights = !is_mics(job) && options.boolean("zero_quantized_weights", false);
   c.quantized_gradients = options.boolean("zero_quantized_gradients", false) && job.world_size > job.gpus_per_node;
@@ -163,19 +69,37 @@ Zero3Config zero3_config(const Job& job) {
   return c;
 }
 
+/// By parameter: of a bias of nn.Linear that trains with its weight, the weight. GPT-2's Conv1D calls addmm, which nobody replaces.
+std::vector<ParameterId> weights_of_biases(const Model& model) {
+  std::vector<ParameterId> weights(model.parameters->size());
+  if (model.family == "gpt2") return weights;
+  for (const Layer& layer : *model.layers)
+    for (const Module& m : model.type_of(layer).modules) {
+      if (m.parameters.size() != 2 || m.forward.products.empty()) continue;
+      const ParameterId weight = layer.parameters[static_cast<std::size_t>(m.parameters.front())];
+      const ParameterId bias = layer.parameters[static_cast<std::size_t>(m.parameters.back())];
+      const bool tied = std::find(model.tied.begin(), model.tied.end(), weight) != model.tied.end();  // final elsewhere
+      if (model.at(weight).shape.size() == 2 && model.at(weight).trainable && !tied && !model.at(bias).matrix())
+        weights[static_cast<std::size_t>(bias.index)] = weight;
+    }
+  return weights;
+}
+
 /// What the hooks act on; the tree must stand before the hooks' base class does.
 struct Zero3State {
   explicit Zero3State(Program& program)
       : config(zero3_config(program.job)),
         tree(program.build, program.job),
         coordinator(program, config, tree.submodules()),
-        gradients(program, config) {
+        gradients(program, config),
+        weight_of_bias(weights_of_biases(program.model())) {
     coordinator.set_trace(record_trace(program.job, tree));
   }
   Zero3Config config;
   SubmoduleTree tree;
   ParameterCoordinator coordinator;
   Zero3Gradients gradients;
+  std::vector<ParameterId> weight_of_bias;
 };
 
 class Zero3Hooks final : public SubmoduleHooks {
@@ -183,27 +107,38 @@ class Zero3Hooks final : public SubmoduleHooks {
   explicit Zero3Hooks(Program& program) : Zero3Hooks(program, std::make_unique<Zero3State>(program)) {}
 
   void begin_forward(std::int32_t micro_batch) override {
-    state_->coordinator.reset_step(program_.training().warm || micro_batch > 0);
+    state_->coordinator.reset_step(micro_batch);
     state_->gradients.begin_micro_batch(micro_batch);
     SubmoduleHooks::begin_forward(micro_batch);
   }
   void produce_gradient(ParameterId p) override { state_->gradients.produce(p); }
-  void gradient_ready(ParameterId p) override { state_->gradients.ready(p); }
-  void end_backward() override { state_->gradients.epilogue(); }
+  /// ZeRO-3 computes F.linear by a function of its own, whose backward returns the weight's gradient before the bias'.
+  void gradient_ready(ParameterId p) override {
+    if (state_->weight_of_bias[static_cast<std::size_t>(p.index)].valid()) {
+      waiting_ = p;
+      return;
+    }
+    state_->gradients.ready(p);
+    if (waiting_.valid()) state_->gradients.ready(std::exchange(waiting_, {}));
+  }
+  void end_backward() override {
+    state_->gradients.epilogue();
+    SubmoduleHooks::end_backward();
+  }
   void step() override {
+    release_left_behind();  // _partition_all_parameters
     state_->gradients.step([&](ParameterId p) { return state_->coordinator.shard(p); });
-    state_->coordinator.gather_persistent();
-    state_->coordinator.drop_secondary();
+    state_->coordinator.post_step();
   }
 
  private:
-  Zero3Hooks(Program& program, std::unique_ptr<Zero3State> state)
-      : SubmoduleHooks(state->tree), program_(program), state_(std::move(state)) {}
+  Zero3Hooks(Program& program, std::unique_ptr<Zero3State> state) : SubmoduleHooks(program.job, state->tree), state_(std::move(state)) {}
   void fetch_sub_module(std::int32_t s) override { state_->coordinator.fetch_sub_module(s); }
-  void release_sub_module(std::int32_t s) override { state_->coordinator.release_sub_module(s); }
+  void release_sub_module(std::int32_t s, bool saved) override { state_->coordinator.release_sub_module(s, saved); }
+  void drop_saved(std::int32_t s) override { state_->coordinator.drop_saved(s); }
 
-  Program& program_;
   std::unique_ptr<Zero3State> state_;
+  ParameterId waiting_;  // a bias whose weight comes first
 };
 
 /// AutoEP with ZeRO-3 (docs/code-docs/source/moe.rst): neither MiCS nor hpZ nor quantised gradients.
@@ -254,7 +189,7 @@ std::string zero3_differs(const Job& job) {
 std::vector<std::string> zero3_without_effect(const Job& job) {
   std::vector<std::string> warnings;
   const Options& options = job.strategy.options;
-  for (const char* name : {"allgather_bucket_size", "contiguous_gradients", "round_robin_gradients"})
+  for (const char* name : {"allgather_bucket_size", "round_robin_gradients"})
     if (options.given(name)) warnings.push_back(job.strategy.name + ": " + name + " has no effect at stage 3");
   if (is_mics(job)) {
     for (const char* name : {"zero_hpz_partition_size", "zero_quantized_weights"})
@@ -273,9 +208,10 @@ std::vector<std::string> zero3_without_effect(const Job& job) {
 }
 
 std::vector<OptionSpec> zero3_options() {
-  const auto elements = [](const char* name, const char* fallback, const char* help) {
-    return OptionSpec{.name = name, .kind = OptionKind::integer, .fallback = fallback, .help = help, .words = {}, .minimum = 0};
+  const auto number = [](const char* name, const char* fallback, const char* help, double minimum) {
+    return OptionSpec{.name = name, .kind = OptionKind::integer, .fallback = fallback, .help = help, .words = {}, .minimum = minimum};
   };
+  const auto elements = [&](const char* name, const char* fallback, const char* help) { return number(name, fallback, help, 0); };
   const auto flag = [](const char* name, const char* fallback, const char* help) {
     return OptionSpec{.name = name, .kind = OptionKind::boolean, .fallback = fallback, .help = help, .words = {}};
   };
@@ -286,12 +222,14 @@ std::vector<OptionSpec> zero3_options() {
           elements("sub_group_size", "1000000000", "elements of the partition that one optimizer step handles"),
           elements("reduce_bucket_size", "500000000", "elements of gradients reduced together; allocated for life"),
           flag("overlap_comm", "true", "reduce on a stream of its own"),
-          flag("reduce_scatter", "true", "false: all-reduce the bucket instead"),
-          elements("zero_hpz_partition_size", "1", "ZeRO++: ranks of the secondary partition"),
+          flag("reduce_scatter", "true", "false: all-reduce buckets that hold their gradients contiguously"),
+          number("zero_hpz_partition_size", "1", "ZeRO++: ranks of the secondary partition", 1),
           flag("zero_quantized_weights", "false", "ZeRO++: gather int8 weights and scales"),
           flag("zero_quantized_gradients", "false", "ZeRO++: reduce int4 gradients in two all-to-all hops"),
           elements("allgather_bucket_size", "500000000", "no effect at stage 3"),
-          flag("contiguous_gradients", "true", "no effect at stage 3"),
+          flag("contiguous_gradients", "true",
+               "move gradients into one bucket; false: none is allocated, and every bucket is reduce-scattered"),
+          flag("memory_efficient_linear", "true", "false: linear layers keep their gathered weights from forward to backward"),
           flag("round_robin_gradients", "false", "no effect at stage 3")};
 }
 
@@ -308,7 +246,12 @@ std::int64_t mics_replicas(const Job& job) { return job.world_size / job.strateg
 StrategyEntry zero3_strategy() {
   return {.info = {.name = "zero3",
                    .summary = "Parameters, gradients and states partitioned parameter by parameter (DeepSpeed stage 3)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/stage3.py)",
+                   .stack = "deepspeed",
+                   .library = "DeepSpeed {} (runtime/zero/stage3.py)",
+                   .releases = {{"0.14.5", "the oldest that is modelled"},
+                                {"0.19.3",
+                                 "what gets no gradient of its input (the embedding) is released at the end of backward, not at the step"},
+                                {"0.19.6", "nothing else: recorded"}},
                    .options = with_expert_parallel_options(zero3_options()),
                    .facts = {.library = Library::deepspeed,
                              .stage = 3,
@@ -339,7 +282,10 @@ StrategyEntry mics_strategy() {
                                        .words = {}});
   return {.info = {.name = "mics",
                    .summary = "ZeRO-3 within shard groups, gradients all-reduced between them (DeepSpeed MiCS)",
-                   .library = "DeepSpeed 0.19.6 (runtime/zero/mics.py)",
+                   .stack = "deepspeed",
+                   .library = "DeepSpeed {} (runtime/zero/mics.py)",
+                   .releases = {{"0.14.5", "the oldest that is modelled"},
+                                {"0.18.9", "nothing; 0.19.6 hangs with replicas, and 0.19.8 has no MiCS any more"}},
                    .options = std::move(options),
                    .facts = {.library = Library::deepspeed,
                              .stage = 3,

@@ -18,15 +18,20 @@ Zero3Gradients::Zero3Gradients(Program& program, const Zero3Config& config)
       config_(config),
       reduce_stream_(config.overlap_comm ? build_.stream("reduce_and_partition") : default_stream),
       groups_(program, config.shard, config.replicas > 1),
-      optimizer_(program) {
+      sub_groups_(program, config, groups_),
+      gradients_(program.model().parameters->size()) {
   if (config_.replicas > 1) replicate_group_ = build_.communicator("replicate", "replicate", config_.replicas, config_.shard);
   if (config_.quantized_gradients) {
     intra_node_ = build_.communicator("intra-node", "intra-node", config_.gpus_per_node);
     inter_node_ = build_.communicator("inter-node", "inter-node", config_.shard / config_.gpus_per_node, config_.gpus_per_node);
   }
-  gradients_.resize(program.model().parameters->size());
-  place_.resize(gradients_.size());
-  declare();
+  if (config_.contiguous_gradients)
+    bucket_ = build_.buffer({.label = {"ipg bucket", {}},
+                             .category = Category::communication_buffers,
+                             .persistent = true,
+                             .dtype = config_.communication,
+                             .pool = default_stream,
+                             .elements = Elements{config_.reduce_bucket}});
 }
 
 LayoutId Zero3Gradients::each(const std::vector<ParameterId>& parameters, bool shard) {
@@ -38,92 +43,41 @@ LayoutId Zero3Gradients::each(const std::vector<ParameterId>& parameters, bool s
                         .stride = static_cast<std::int32_t>(ranks.stride)});
 }
 
-void Zero3Gradients::declare() {
-  bucket_ = build_.buffer({.label = {"ipg bucket", {}},
-                           .category = Category::communication_buffers,
-                           .persistent = true,
-                           .dtype = config_.communication,
-                           .pool = default_stream,
-                           .elements = Elements{config_.reduce_bucket}});
-  for (const std::vector<ParameterId>& trainable : groups_.by_group(parameters_where(program_.model(), true))) declare_group(trainable);
+std::vector<ParameterId> Zero3Gradients::pending_parameters() const {
+  std::vector<ParameterId> ids;
+  for (const Pending& p : pending_) ids.push_back(p.parameter);
+  return ids;
 }
-
-/// Gradient partitions, and sub-groups of at most sub_group_size elements with their fp32 partitions and states, of one process group.
-void Zero3Gradients::declare_group(const std::vector<ParameterId>& trainable) {
-  const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
-  const std::int64_t n = groups_.of(trainable.front()).ranks;
-  const auto partition = [&](ParameterId p) { return each_padded(program_.model().at(p), n) / n; };
-  const std::size_t first = sub_groups_.size();
-  Elements total, in_group;
-  for (ParameterId p : trainable) {
-    if (sub_groups_.size() == first || in_group + partition(p) > Elements{config_.sub_group}) {
-      sub_groups_.emplace_back();
-      in_group = {};
-    }
-    sub_groups_.back().push_back(p);
-    place_[static_cast<std::size_t>(p.index)] = total;
-    in_group += partition(p);
-    total += partition(p);
-  }
-  (groups_.experts().expert(trainable.front()) ? expert_partitions_ : partitions_) =
-      build_.buffer({.label = {"grad_partitions_flat_buffer", {}},
-                     .category = Category::gradients,
-                     .persistent = true,
-                     .host = offload,
-                     .dtype = config_.accumulation,
-                     .pool = default_stream,
-                     .layout = each(trainable, true),
-                     .elements = total});
-  for (std::size_t i = first; i < sub_groups_.size(); ++i) {
-    const std::vector<ParameterId>& group = sub_groups_[i];
-    Elements count;
-    for (ParameterId p : group) count += partition(p);
-    const UnitId name = build_.unit("sub-group " + std::to_string(masters_.size()));
-    masters_.push_back(build_.buffer({.label = {"fp32 partition", name},
-                                      .category = Category::optimizer_states,
-                                      .persistent = true,
-                                      .host = offload,
-                                      .dtype = config_.master,
-                                      .pool = default_stream,
-                                      .layout = each(group, true),
-                                      .elements = count}));
-    optimizer_.add({.label = {"optimizer", name},
-                    .parameters = group,
-                    .weights = masters_.back(),
-                    .layout = each(group, true),
-                    .count = count,
-                    .dtype = config_.master});
-  }
-}
-
-void Zero3Gradients::begin_micro_batch(std::int32_t index) { micro_batch_ = index; }
 
 void Zero3Gradients::produce(ParameterId parameter) {
-  gradients_[static_cast<std::size_t>(parameter.index)] =
-      build_.allocate({.label = {".grad", program_.unit(parameter)},
-                       .category = Category::unsharded_gradients,
-                       .role = Role::gradient,
-                       .dtype = config_.parameters,
-                       .pool = default_stream,
-                       .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
-                       .elements = program_.model().at(parameter).elements});
+  gradient(parameter) = build_.allocate({.label = {".grad", program_.unit(parameter)},
+                                         .category = Category::unsharded_gradients,
+                                         .role = Role::gradient,
+                                         .dtype = config_.parameters,
+                                         .pool = default_stream,
+                                         .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
+                                         .elements = program_.model().at(parameter).elements});
 }
 
+/// A bucket holds gradients of one process group.
 void Zero3Gradients::ready(ParameterId parameter) {
+  build_.call(HostCall::zero3_gradient);
   const Elements numel = program_.model().at(parameter).elements;
-  if (!pending_.empty() && filled_ + numel > Elements{config_.reduce_bucket}) reduce_and_partition();
+  const auto other_group = [&] { return &ranks() != &groups_.of(parameter); };
+  if (!pending_.empty() && (other_group() || filled_ + numel > Elements{config_.reduce_bucket})) reduce_and_partition();
   add_to_bucket(parameter);
 }
 
-/// __add_grad_to_ipg_bucket: the gradient moves into the bucket, its own storage is freed; one larger than the bucket stays where it is.
+/// __add_grad_to_ipg_bucket: the gradient moves into the bucket, its own storage is freed; one larger than the bucket stays where it is,
+/// and all of them without contiguous_gradients.
 void Zero3Gradients::add_to_bucket(ParameterId parameter) {
   const Elements numel = program_.model().at(parameter).elements;
-  const bool fits = filled_ + numel <= Elements{config_.reduce_bucket};
+  const bool moves = config_.contiguous_gradients && filled_ + numel <= Elements{config_.reduce_bucket};
   build_.wait_stream(reduce_stream_, default_stream);
-  pending_.push_back({parameter, filled_, !fits});
+  pending_.push_back({parameter, filled_, !moves});
   filled_ += numel;
-  if (!fits) return;
-  BufferId& gradient = gradients_[static_cast<std::size_t>(parameter.index)];
+  if (!moves) return;
+  BufferId& own = gradient(parameter);
   const UnitId name = program_.unit(parameter);
   const BufferId place = build_.buffer({.label = {"ipg view", name},
                                         .category = Category::communication_buffers,
@@ -133,42 +87,57 @@ void Zero3Gradients::add_to_bucket(ParameterId parameter) {
                                         .elements = numel,
                                         .view_of = bucket_,
                                         .view_offset = pending_.back().offset});
-  build_.copy({"copy to ipg bucket", name}, reduce_stream_, {.source = gradient, .target = place, .count = numel});
-  build_.free(gradient, reduce_stream_);
-  gradient = place;
+  build_.copy({"copy to ipg bucket", name}, reduce_stream_, {.source = own, .target = place, .count = numel});
+  build_.free(own, reduce_stream_);
+  own = place;
 }
 
-/// __reduce_and_partition_ipg_grads: pre-divide, one rank-major tensor, reduce-scatter (or all-reduce), then partition_grads.
+/// __reduce_and_partition_ipg_grads. Only a contiguous bucket is ever all-reduced.
 void Zero3Gradients::reduce_and_partition() {
   if (pending_.empty()) return;
   if (reduce_events_.size() > max_outstanding_reduces) {
     build_.host_wait({"DeepSpeed::reduce events", {}}, reduce_events_.front());
     reduce_events_.pop_front();
   }
-  std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) { return a.parameter < b.parameter; });
-  const auto experts =
-      std::stable_partition(pending_.begin(), pending_.end(), [&](const Pending& p) { return !groups_.experts().expert(p.parameter); });
-  if (experts != pending_.begin()) reduce_and_partition_group({pending_.begin(), experts});
-  if (experts != pending_.end()) reduce_and_partition_group({experts, pending_.end()});
+  const bool contiguous = config_.contiguous_gradients && filled_ <= Elements{config_.reduce_bucket};
+  contiguous && !config_.reduce_scatter ? all_reduce_bucket() : reduce_scatter_bucket();
+  if (replicate_group_.valid() && micro_batch_ + 1 == program_.micro_batches()) all_reduce_shards();
   reduce_events_.push_back(build_.last(reduce_stream_));
   for (const Pending& p : pending_) {
-    BufferId& gradient = gradients_[static_cast<std::size_t>(p.parameter.index)];
-    if (p.own_storage) build_.free(gradient, reduce_stream_);
-    gradient = {};
+    if (p.own_storage) build_.free(gradient(p.parameter), reduce_stream_);
+    gradient(p.parameter) = {};
   }
   pending_.clear();
   filled_ = {};
 }
 
-/// The bucket's gradients of one process group: one rank-major tensor, reduced, and this rank's parts of it kept.
-void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pending) {
-  const RankGroup& ranks = groups_.of(pending.front().parameter);
-  std::vector<ParameterId> ids;
+/// __avg_scatter_contiguous_grads: the bucket as it stands is divided and all-reduced; this rank's parts of it are kept.
+void Zero3Gradients::all_reduce_bucket() {
+  const BufferId filled = build_.buffer({.label = {"filled ipg bucket", {}},
+                                         .category = Category::communication_buffers,
+                                         .dtype = config_.communication,
+                                         .pool = default_stream,
+                                         .layout = build_.layout({.parameters = build_.parameters(pending_parameters())}),
+                                         .elements = filled_,
+                                         .view_of = bucket_});
+  build_.copy({"buffer_to_reduce.div_", {}}, reduce_stream_,
+              {.source = filled, .target = filled, .count = filled_, .scale = 1.0 / static_cast<double>(program_.job.world_size)});
+  build_.communicate({"DeepSpeed::all_reduce", {}}, reduce_stream_,
+                     {.kind = Collective::all_reduce,
+                      .communicator = ranks().communicator,
+                      .dtype = config_.communication,
+                      .payload = filled_,
+                      .target = filled});
+  for (const Pending& p : pending_)
+    partition_gradients(p.parameter, gradient(p.parameter), each_padded(program_.model().at(p.parameter), ranks().ranks) / ranks().ranks);
+}
+
+/// __avg_scatter_grads: parameters in registration order, pre-divided, as one rank-major tensor.
+void Zero3Gradients::reduce_scatter_bucket() {
+  std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) { return a.parameter < b.parameter; });
+  const std::vector<ParameterId> ids = pending_parameters();
   Elements payload;
-  for (const Pending& p : pending) {
-    ids.push_back(p.parameter);
-    payload += each_padded(program_.model().at(p.parameter), ranks.ranks);
-  }
+  for (ParameterId p : ids) payload += each_padded(program_.model().at(p), ranks().ranks);
   const BufferId flat = build_.allocate({.label = {"reduce-scatter flat tensor", {}},
                                          .category = Category::communication_buffers,
                                          .dtype = config_.communication,
@@ -176,15 +145,15 @@ void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pend
                                          .layout = each(ids, false),
                                          .elements = payload});
   std::int32_t kernels = 1;
-  for (const Pending& p : pending)
+  for (ParameterId p : ids)
     build_.copy({"cat gradients", {}}, reduce_stream_,
-                {.source = gradients_[static_cast<std::size_t>(p.parameter.index)],
+                {.source = gradient(p),
                  .target = flat,
-                 .count = program_.model().at(p.parameter).elements,
+                 .count = program_.model().at(p).elements,
                  .kernels = std::exchange(kernels, 0),
                  .scale = 1.0 / static_cast<double>(program_.job.world_size)});
-  reduce(pending, flat, payload);
-  const Elements owned = payload / ranks.ranks;
+  send(flat, payload);
+  const Elements owned = payload / ranks().ranks;
   const BufferId own = build_.buffer({.label = {"own partition", {}},
                                       .category = Category::communication_buffers,
                                       .dtype = config_.communication,
@@ -192,33 +161,57 @@ void Zero3Gradients::reduce_and_partition_group(const std::vector<Pending>& pend
                                       .layout = each(ids, true),
                                       .elements = owned,
                                       .view_of = flat,
-                                      .view_offset = ranks.part(program_.job.rank) * owned});
+                                      .view_offset = ranks().part(program_.job.rank) * owned});
+  partition_gradients(ids.front(), own, owned);
+  build_.free(flat);
+}
+
+void Zero3Gradients::send(BufferId flat, Elements payload) {
+  if (config_.quantized_gradients) {
+    Elements plain;
+    for (const Pending& p : pending_) {
+      if (quantized(p.parameter))
+        reduce_quantized(p.parameter);
+      else
+        plain += each_padded(program_.model().at(p.parameter), config_.shard);
+    }
+    payload = plain;
+    if (payload == Elements{}) return;
+  }
+  build_.communicate({"DeepSpeed::reduce_scatter_coalesced", {}}, reduce_stream_,
+                     {.kind = Collective::reduce_scatter,
+                      .communicator = ranks().communicator,
+                      .dtype = config_.communication,
+                      .payload = payload,
+                      .source = flat});
+}
+
+/// partition_grads: into the partitions of the process group of `parameter`, or added to what is there.
+void Zero3Gradients::partition_gradients(ParameterId parameter, BufferId from, Elements count) {
   build_.copy({"partition_grads", {}}, reduce_stream_,
-              {.source = own,
-               .target = groups_.experts().expert(ids.front()) ? expert_partitions_ : partitions_,
-               .count = owned,
+              {.source = from,
+               .target = sub_groups_.partitions(parameter),
+               .count = count,
                .path = program_.training().offload.optimizer != OffloadTarget::none ? CopyPath::to_host : CopyPath::device,
                .accumulate = micro_batch_ > 0});
-  build_.free(flat);
-  if (replicate_group_.valid() && micro_batch_ + 1 == program_.micro_batches()) all_reduce_shards(ids);
 }
 
 /// allreduce_mics_shard_grads: at the accumulation boundary, bucket by bucket, what has just been added to the partitions is summed over
-/// the replicas, in place; partitions that stand side by side in one call.
-void Zero3Gradients::all_reduce_shards(const std::vector<ParameterId>& parameters) {
-  const auto length = [&](ParameterId p) { return each_padded(program_.model().at(p), config_.shard) / config_.shard; };
-  const auto start = [&](ParameterId p) { return place_[static_cast<std::size_t>(p.index)]; };
-  for (std::size_t i = 0; i < parameters.size();) {
-    const Elements first = start(parameters[i]);
-    Elements end = first;
-    for (; i < parameters.size() && start(parameters[i]) == end; ++i) end += length(parameters[i]);
+/// the replicas in place (all_reduce_coalesced); partitions that are neighbours in one call.
+void Zero3Gradients::all_reduce_shards() {
+  const auto length = [&](const Pending& p) { return each_padded(program_.model().at(p.parameter), config_.shard) / config_.shard; };
+  const auto start = [&](const Pending& p) { return sub_groups_.place(p.parameter); };
+  for (std::size_t i = 0; i < pending_.size();) {
+    const Pending& first = pending_[i];
+    Elements end = start(first);
+    for (; i < pending_.size() && start(pending_[i]) == end; ++i) end += length(pending_[i]);
     build_.communicate({"MiCS::all_reduce", {}}, reduce_stream_,
                        {.kind = Collective::all_reduce,
                         .communicator = replicate_group_,
                         .dtype = config_.accumulation,
-                        .payload = end - first,
-                        .target = partitions_,
-                        .offset = first});
+                        .payload = end - start(first),
+                        .target = sub_groups_.partitions(first.parameter),
+                        .offset = start(first)});
   }
 }
 
@@ -245,101 +238,10 @@ void Zero3Gradients::reduce_quantized(ParameterId parameter) {
   hop("qgZ::all_to_all inter scales", inter_node_, DType::fp32, ceil_div(scales, local));
 }
 
-void Zero3Gradients::reduce(const std::vector<Pending>& pending, BufferId flat, Elements payload) {
-  if (config_.quantized_gradients) {
-    Elements plain;
-    for (const Pending& p : pending) {
-      if (quantized(p.parameter))
-        reduce_quantized(p.parameter);
-      else
-        plain += each_padded(program_.model().at(p.parameter), config_.shard);
-    }
-    payload = plain;
-    if (payload == Elements{}) return;
-  }
-  Communicate action{.kind = config_.reduce_scatter ? Collective::reduce_scatter : Collective::all_reduce,
-                     .communicator = groups_.of(pending.front().parameter).communicator,
-                     .dtype = config_.communication,
-                     .payload = payload};
-  (config_.reduce_scatter ? action.source : action.target) = flat;
-  build_.communicate({config_.reduce_scatter ? "DeepSpeed::reduce_scatter_coalesced" : "DeepSpeed::all_reduce", {}}, reduce_stream_,
-                     action);
-}
-
 void Zero3Gradients::epilogue() {
   reduce_and_partition();
   if (const OpId last = build_.last(reduce_stream_); last.valid()) build_.host_wait({"DeepSpeed::synchronize reduce stream", {}}, last);
   reduce_events_.clear();
-}
-
-/// fp16 only: one flag for all ranks, read by the host.
-void Zero3Gradients::all_reduce_overflow() {
-  const BufferId flag = build_.allocate({.label = {"overflow", {}},
-                                         .category = Category::temporaries,
-                                         .dtype = DType::int8,
-                                         .pool = default_stream,
-                                         .elements = Elements{1}});
-  const OpId reduced = build_.communicate({"DeepSpeed::all_reduce overflow", {}}, default_stream,
-                                          {.kind = Collective::all_reduce,
-                                           .communicator = groups_.all().communicator,
-                                           .dtype = DType::int8,
-                                           .reduction = Reduction::max,
-                                           .control = true,
-                                           .payload = Elements{1},
-                                           .target = flag});
-  build_.free(flag);
-  build_.host_wait({"DeepSpeed::overflow.item", {}}, reduced);
-}
-
-/// One scalar (fp64) norm for each sub-group, then unscale, optimizer and copy to the 16-bit partitions sub-group by sub-group.
-void Zero3Gradients::step(const std::function<BufferId(ParameterId)>& shard) {
-  if (config_.parameters == DType::fp16) all_reduce_overflow();
-  for (std::size_t i = 0; i < sub_groups_.size(); ++i) {
-    const UnitId name = build_.unit("sub-group " + std::to_string(i));
-    const BufferId norm = build_.allocate({.label = {"norm", name},
-                                           .category = Category::temporaries,
-                                           .dtype = DType::fp64,
-                                           .pool = default_stream,
-                                           .elements = Elements{1}});
-    Work work;
-    work.memory = bytes(optimizer_.targets()[i].count, config_.accumulation);
-    work.kernels = static_cast<std::int32_t>(sub_groups_[i].size());
-    build_.compute({"gradient norm", name}, build_.work(work), Pass::backward, {});
-    const OpId reduced = build_.communicate({"DeepSpeed::all_reduce norm", name}, default_stream,
-                                            {.kind = Collective::all_reduce,
-                                             .communicator = groups_.of(sub_groups_[i].front()).communicator,
-                                             .dtype = DType::fp64,
-                                             .control = true,
-                                             .payload = Elements{1},
-                                             .target = norm});
-    build_.free(norm);
-    build_.host_wait({"DeepSpeed::norm.item", name}, reduced);
-  }
-  for (std::size_t i = 0; i < sub_groups_.size(); ++i) step_sub_group(i, shard);
-}
-
-void Zero3Gradients::step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard) {
-  const OptimizerTarget& target = optimizer_.targets()[index];
-  const bool offload = program_.training().offload.optimizer != OffloadTarget::none;
-  BufferId gradient = build_.allocate({.label = {"fp32 gradient", target.label.unit},
-                                       .category = Category::temporaries,
-                                       .host = offload,
-                                       .dtype = DType::fp32,
-                                       .pool = default_stream,
-                                       .layout = target.layout,
-                                       .elements = target.count});
-  build_.copy({"gradient to fp32", target.label.unit}, default_stream,
-              {.source = groups_.experts().expert(target.parameters.front()) ? expert_partitions_ : partitions_,
-               .target = gradient,
-               .count = target.count});
-  optimizer_.emit_target(index, {{gradient}, {target.count}});
-  build_.free(gradient);
-  for (ParameterId p : target.parameters)
-    build_.copy({"fp32 to 16-bit partition", program_.unit(p)}, default_stream,
-                {.source = masters_[index],
-                 .target = shard(p),
-                 .count = build_.schedule().at(shard(p)).elements,
-                 .path = offload ? CopyPath::to_device : CopyPath::device});
 }
 
 }  // namespace shardsim

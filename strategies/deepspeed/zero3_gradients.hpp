@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients and optimizer of DeepSpeed ZeRO-3: one bucket allocated for life, reduce-scattered when full, partitions accumulated, and a
-// step for each sub-group. Source: deepspeed/runtime/zero/stage3.py, runtime/comm/coalesced_collectives.py (reduce_scatter_coalesced).
+// Gradients of DeepSpeed ZeRO-3: one bucket allocated for life, reduced when the next gradient does not fit, this rank's partitions kept
+// and added up. Source: deepspeed/runtime/zero/stage3.py, runtime/comm/coalesced_collectives.py (reduce_scatter_coalesced).
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <vector>
 
-#include "strategies/deepspeed/parameter_coordinator.hpp"
-#include "strategies/shared/optimizer_step.hpp"
+#include "strategies/deepspeed/zero3_sub_groups.hpp"
 
 namespace shardsim {
 
@@ -16,47 +15,45 @@ class Zero3Gradients {
  public:
   Zero3Gradients(Program& program, const Zero3Config& config);
 
-  void begin_micro_batch(std::int32_t index);
+  void begin_micro_batch(std::int32_t index) { micro_batch_ = index; }
   void produce(ParameterId parameter);  ///< autograd allocates .grad
   void ready(ParameterId parameter);    ///< reduce_ready_partitions_and_remove_grads
   void epilogue();                      ///< independent_gradient_partition_epilogue
-  void step(const std::function<BufferId(ParameterId)>& shard);
+  void step(const std::function<BufferId(ParameterId)>& shard) { sub_groups_.step(shard); }
 
  private:
   struct Pending {
-    ParameterId parameter;
-    Elements offset;
+    ParameterId parameter{};
+    Elements offset{};
     bool own_storage = false;
   };
 
-  void declare();
   void add_to_bucket(ParameterId parameter);
   void reduce_and_partition();
-  void declare_group(const std::vector<ParameterId>& trainable);
-  [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, bool shard);
-  void reduce_and_partition_group(const std::vector<Pending>& pending);
-  void reduce(const std::vector<Pending>& pending, BufferId flat, Elements payload);
-  void all_reduce_shards(const std::vector<ParameterId>& parameters);
+  void all_reduce_bucket();
+  void reduce_scatter_bucket();
+  void send(BufferId flat, Elements payload);
+  void partition_gradients(ParameterId parameter, BufferId from, Elements count);
+  void all_reduce_shards();
   [[nodiscard]] bool quantized(ParameterId parameter) const;
   void reduce_quantized(ParameterId parameter);
-  void all_reduce_overflow();
-  void step_sub_group(std::size_t index, const std::function<BufferId(ParameterId)>& shard);
+  [[nodiscard]] LayoutId each(const std::vector<ParameterId>& parameters, bool shard);
+  [[nodiscard]] std::vector<ParameterId> pending_parameters() const;
+  [[nodiscard]] const RankGroup& ranks() const { return groups_.of(pending_.front().parameter); }
+  [[nodiscard]] BufferId& gradient(ParameterId p) { return gradients_[static_cast<std::size_t>(p.index)]; }
 
   Program& program_;
   ScheduleBuilder& build_;
   Zero3Config config_;
   StreamId reduce_stream_;
   Zero3Partitions groups_;
+  Zero3SubGroups sub_groups_;
   CommunicatorId replicate_group_, intra_node_, inter_node_;
-  BufferId bucket_;                          ///< ipg buffer
-  BufferId partitions_, expert_partitions_;  ///< grad_partitions_flat_buffer, by process group
-  std::vector<Elements> place_;              ///< by parameter: where its partition starts in them
-  std::vector<std::vector<ParameterId>> sub_groups_;
-  std::vector<BufferId> masters_, gradients_;  ///< fp32 partitions by sub-group; .grad by parameter
-  std::vector<Pending> pending_;
+  BufferId bucket_;                  // ipg buffer; none without contiguous_gradients
+  std::vector<BufferId> gradients_;  // .grad by parameter
+  std::vector<Pending> pending_;     // of one process group
   Elements filled_;
   std::deque<OpId> reduce_events_;
-  OptimizerStep optimizer_;
   std::int32_t micro_batch_ = 0;
 };
 

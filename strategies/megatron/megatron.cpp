@@ -47,6 +47,7 @@ class Megatron final : public Hooks {
 
   /// The hook after gradient accumulation; in the last micro-batch register_grad_ready.
   void gradient_ready(ParameterId p) override {
+    build_.call(HostCall::megatron_gradient);
     MegatronBucket& bucket = bucket_of(p);
     gradients_.add_to(bucket.grad_data, p);
     // The first batch counts which gradients come: nothing overlaps yet.
@@ -339,6 +340,7 @@ StrategyEntry megatron_strategy() {
   return {
       .info = {.name = "megatron",
                .summary = "Optimizer states sharded over a contiguous buffer (Megatron-Core's distributed optimizer)",
+               .stack = "megatron",
                .library = "Megatron-Core, 2026-08 (core/distributed, core/optimizer/distrib_optimizer.py)",
                .options = with_expert_parallel_options(megatron_options()),
                .facts = {.library = Library::megatron, .stage = 1, .on_one_rank = false, .with_adapters = false}},

@@ -92,6 +92,7 @@ class OlmoDdp final : public Hooks {
 
   /// Counts what is ready; launches strictly in bucket order.
   void gradient_ready(ParameterId p) override {
+    build_.call(HostCall::megatron_gradient);
     OlmoBucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])];
     gradients_.add_to(bucket.storage, p);
     --bucket.pending;
@@ -361,6 +362,7 @@ StrategyEntry olmo_ddp_strategy() {
   return {
       .info = {.name = "olmo_ddp",
                .summary = "Gradients all-reduced in fp32, optimizer states sharded tensor by tensor (OLMo-core's DDP)",
+               .stack = "olmo-core",
                .library = "OLMo-core, branch olmo-ddp, 2026-06 (distributed.py, moe_optimizer.py)",
                .options = with_expert_parallel_options(
                    {{.name = "bucket_cap_mb",

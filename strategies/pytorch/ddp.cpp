@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "strategies/pytorch/comm_hooks.hpp"
 #include "strategies/shared/bucketing.hpp"
 #include "strategies/shared/expert_parallel.hpp"
 
@@ -46,14 +47,19 @@ class Ddp final : public Hooks {
         static_graph_(program.options().boolean("static_graph", false)),
         dp_(build_.communicator("dp", "dp", program.job.world_size)),
         process_group_(build_.stream("process group")),
-        held_(ExpertParallel(program.job).held(replicated_.trainable())) {
+        held_(ExpertParallel(program.job).held(replicated_.trainable())),
+        hook_(make_comm_hook(program, dp_, process_group_)) {
     replicated_.add_optimizer();
+    rebuilds_ = !program.training().warm && !no_sync_ && !view_ && program.micro_batches() > 1 && (static_graph_ || !find_unused_);
     if (!held_.experts.empty()) expert_replicas_ = ExpertParallel(program.job).replicas(build_, program.job.world_size);
     build_buckets();
   }
 
   void begin_forward(std::int32_t micro_batch) override {
+    const bool synchronized = micro_batch == 0 || synchronize_;  // in the backward before this forward
     synchronize_ = !no_sync_ || micro_batch + 1 == program_.micro_batches();
+    if (rebuilds_ && micro_batch < 2) micro_batch == 0 ? allocate_buckets() : rebuild_buckets();
+    if (synchronized) broadcast_buffers();
     next_ = 0;
     for (Bucket& b : buckets_) b.pending = b.parameters.size();
   }
@@ -66,6 +72,7 @@ class Ddp final : public Hooks {
   /// Reducer::autograd_hook, mark_variable_ready_dense, mark_bucket_ready.
   void gradient_ready(ParameterId p) override {
     if (!synchronize_ || !bucketed(p)) return;
+    build_.call(HostCall::ddp_gradient);
     Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(p.index)])];
     copy_to_bucket(p, bucket);
     if (--bucket.pending > 0 || delayed()) return;
@@ -75,15 +82,17 @@ class Ddp final : public Hooks {
   /// Reducer::finalize_backward.
   void end_backward() override {
     if (!synchronize_) return;
-    if (find_unused_) all_reduce_unused_map();
+    if (delayed() || (find_unused_ && !static_graph_)) all_reduce_unused_map();
     while (next_ < buckets_.size()) all_reduce(buckets_[next_++]);  // static graph's first iteration, and buckets nobody completed
     for (std::size_t i = 0; replicated_.overlapped() && i < buckets_.size(); ++i)
       replicated_.step_bucket(i, buckets_[i].buffer, buckets_[i].work);
     for (Bucket& bucket : buckets_) {
       build_.wait(ScheduleBuilder::compute_stream(), bucket.work);
+      if (hook_) hook_->decompress(hooked(bucket));
       if (!view_) copy_to_gradients(bucket);
     }
     for (ParameterId p : held_.experts) all_reduce_expert(p);
+    reduced_ = true;
   }
 
   void step() override {
@@ -121,18 +130,55 @@ class Ddp final : public Hooks {
     zero_grad(program_, gradients);
   }
 
-  /// The static graph's first iteration reduces nothing until backward has ended.
-  [[nodiscard]] bool delayed() const { return static_graph_ && !program_.training().warm; }
+  /// The static graph's first iteration reduces nothing until backward has ended, and first of all learns which parameters it used.
+  [[nodiscard]] bool delayed() const { return static_graph_ && !program_.training().warm && !reduced_; }
+
+  void allocate_buckets() {
+    for (const Bucket& bucket : buckets_) build_.allocate(bucket.buffer);
+  }
+
+  /// Reducer::rebuild_buckets, at the first forward after a backward that reduced: the order in which gradients arrived is known.
+  /// Rank 0's assignment is broadcast (sync_bucket_indices).
+  void rebuild_buckets() {
+    for (const Bucket& bucket : buckets_) build_.free(bucket.buffer);
+    buckets_.clear();
+    for (std::vector<ParameterId>& parameters : ddp_buckets(program_.job, true)) add_bucket(std::move(parameters), true);
+    allocate_buckets();
+    broadcast("sync_bucket_indices", DType::int32, Elements{static_cast<std::int64_t>(held_.dense.size()) + 1});
+    broadcast("sync_bucket_indices", DType::int32, Elements{static_cast<std::int64_t>(buckets_.size())});
+  }
+
+  /// DistributedDataParallel._sync_buffers: rank 0's running statistics and the like, before every forward that follows a synchronized
+  /// backward; one broadcast a dtype (_broadcast_coalesced).
+  void broadcast_buffers() {
+    if (!program_.options().boolean("broadcast_buffers", true)) return;
+    for (const ModuleBuffers& buffers : program_.model().buffers)
+      broadcast("broadcast buffers", buffers.dtype, buffers.elements, buffers.constant);
+  }
+
+  void broadcast(const char* verb, DType dtype, Elements elements, bool control = true) {
+    const BufferId buffer = build_.allocate({.label = {verb, {}},
+                                             .category = Category::temporaries,
+                                             .dtype = dtype,
+                                             .pool = ScheduleBuilder::compute_stream(),
+                                             .elements = elements});
+    build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
+    const OpId work = build_.communicate(
+        {verb, {}}, process_group_,
+        {.kind = Collective::broadcast, .communicator = dp_, .dtype = dtype, .control = control, .payload = elements, .target = buffer});
+    build_.wait(ScheduleBuilder::compute_stream(), work);
+    build_.free(buffer);
+  }
 
   void build_buckets() {
     bucket_of_.assign(program_.model().parameters->size(), -1);
     in_bucket_.assign(bucket_of_.size(), false);
-    for (std::vector<ParameterId>& parameters : ddp_buckets(program_.job)) add_bucket(std::move(parameters));
+    for (std::vector<ParameterId>& parameters : ddp_buckets(program_.job)) add_bucket(std::move(parameters), !rebuilds_);
     if (view_ && program_.training().warm && !program_.training().optimizer.set_to_none)
       for (ParameterId p : held_.dense) in_bucket_[static_cast<std::size_t>(p.index)] = true;  // since the first iteration
   }
 
-  void add_bucket(std::vector<ParameterId> parameters) {
+  void add_bucket(std::vector<ParameterId> parameters, bool persistent) {
     Bucket bucket{.parameters = std::move(parameters),
                   .elements = {},
                   .buffer = {},
@@ -142,7 +188,7 @@ class Ddp final : public Hooks {
     bucket.buffer = build_.buffer({.label = {"Reducer bucket", bucket.name},
                                    .category = view_ ? Category::gradients : Category::communication_buffers,
                                    .role = view_ ? Role::gradient : Role::none,
-                                   .persistent = true,
+                                   .persistent = persistent,
                                    .dtype = replicated_.gradient_dtype(),
                                    .pool = ScheduleBuilder::compute_stream(),
                                    .layout = build_.layout({.parameters = build_.parameters(bucket.parameters)}),
@@ -154,7 +200,7 @@ class Ddp final : public Hooks {
   /// bucket = grad / N; with gradient_as_bucket_view the gradient then lives in the bucket.
   void copy_to_bucket(ParameterId p, const Bucket& bucket) {
     const Elements count = program_.model().at(p).elements;
-    const double scale = 1.0 / static_cast<double>(program_.job.world_size);
+    const double scale = hook_ ? 1.0 : 1.0 / static_cast<double>(program_.job.world_size);
     const UnitId name = program_.unit(p);
     const bool aliased = in_bucket_[static_cast<std::size_t>(p.index)];
     const BufferId source = aliased ? view_in_bucket(p, bucket) : replicated_.gradient(p);
@@ -178,7 +224,16 @@ class Ddp final : public Hooks {
     return build_.buffer(view);
   }
 
+  [[nodiscard]] HookedBucket hooked(const Bucket& bucket) const {
+    return {bucket.name, bucket.buffer, bucket.elements, replicated_.gradient_dtype(), &bucket.parameters};
+  }
+
   void all_reduce(Bucket& bucket) {
+    build_.call(HostCall::ddp_bucket);
+    if (hook_) {
+      bucket.work = hook_->reduce(hooked(bucket));
+      return;
+    }
     build_.wait_stream(process_group_, ScheduleBuilder::compute_stream());
     bucket.work = build_.communicate({"nccl:all_reduce", bucket.name}, process_group_,
                                      {.kind = Collective::all_reduce,
@@ -243,6 +298,9 @@ class Ddp final : public Hooks {
   std::vector<bool> in_bucket_;          // by parameter: .grad is a view of the bucket
   std::size_t next_ = 0;                 // first bucket not launched yet in this backward
   bool synchronize_ = true;
+  bool rebuilds_ = false;  // buckets change between the micro-batches of the first step
+  bool reduced_ = false;   // some backward of this step has reduced
+  std::unique_ptr<CommHook> hook_;
 };
 
 std::string ddp_differs(const Job& job) {
@@ -253,11 +311,13 @@ std::string ddp_differs(const Job& job) {
 
 }  // namespace
 
-std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job) {
+std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job) { return ddp_buckets(job, job.training.warm); }
+
+std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job, bool after_first_iteration) {
   const Model& model = *job.model;
   const Options& options = job.strategy.options;
   const bool find_unused = options.boolean("find_unused_parameters", false), static_graph = options.boolean("static_graph", false);
-  const bool rebuilt = job.training.warm && (static_graph || !find_unused);
+  const bool rebuilt = after_first_iteration && (static_graph || !find_unused);
   const ExpertParallel experts(job);
   std::vector<ParameterId> order = experts.held(arrival_order(model)).dense;
   std::vector<std::int64_t> limits = bucket_limits(options);
@@ -267,7 +327,8 @@ std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job) {
     if (static_graph || !find_unused) limits.clear();
   }
   std::vector<std::int64_t> sizes;
-  for (ParameterId p : order) sizes.push_back(bytes(model.at(p).elements, job.training.precision.gradients).value());
+  for (ParameterId p : order)
+    sizes.push_back(bytes(model.at(p).elements, model.at(p).dtype.value_or(job.training.precision.gradients)).value());
   std::vector<std::vector<ParameterId>> buckets;
   for (const BucketRange& range : close_when_full(sizes, limits))
     buckets.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(range.begin), order.begin() + static_cast<std::ptrdiff_t>(range.end));
@@ -277,8 +338,10 @@ std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job) {
 
 std::unique_ptr<Hooks> make_ddp(Program& program, LocalUpdate update) { return std::make_unique<Ddp>(program, std::move(update)); }
 
+std::vector<Release> ddp_releases() { return {{"2.13", "the oldest that is modelled"}, {"2.15", "nothing: recorded"}}; }
+
 std::vector<OptionSpec> ddp_options() {
-  return {
+  std::vector<OptionSpec> options{
       {.name = "bucket_cap_mb", .kind = OptionKind::number, .fallback = "25", .help = "MiB after which a bucket closes", .minimum = 1e-6},
       {.name = "first_bucket_mb",
        .kind = OptionKind::number,
@@ -294,7 +357,10 @@ std::vector<OptionSpec> ddp_options() {
        .kind = OptionKind::boolean,
        .fallback = "false",
        .help = "the graph never changes: first iteration delays every all-reduce"},
-      {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"}};
+      {.name = "no_sync", .kind = OptionKind::boolean, .fallback = "true", .help = "reduce in the last micro-batch only"},
+      {.name = "broadcast_buffers", .kind = OptionKind::boolean, .fallback = "true", .help = "rank 0's buffers before every forward"}};
+  std::ranges::move(comm_hook_options(), std::back_inserter(options));
+  return options;
 }
 
 std::vector<std::string> ddp_without_effect(const Job& job) {
@@ -311,11 +377,17 @@ std::vector<std::string> ddp_without_effect(const Job& job) {
 StrategyEntry ddp_strategy() {
   return {.info = {.name = "ddp",
                    .summary = "Full replica on every rank; gradient buckets all-reduced while backward runs",
-                   .library = "PyTorch 2.13 (torch.nn.parallel.DistributedDataParallel)",
+                   .stack = "transformers",
+                   .library = "PyTorch {} (torch.nn.parallel.DistributedDataParallel)",
+                   .releases = ddp_releases(),
                    .options = with_expert_parallel_options(ddp_options()),
                    .facts = {.names_stage = true, .muon = MuonSupport::whole_matrices}},
           .make = [](Program& program) { return with_expert_parallel(program, make_ddp(program)); },
-          .check = [](const Job& job, Problems& problems) { check_expert_parallel(job, job.world_size, problems); },
+          .check =
+              [](const Job& job, Problems& problems) {
+                check_expert_parallel(job, job.world_size, problems);
+                check_comm_hook(job, problems);
+              },
           .differs_because = ddp_differs,
           .warnings = ddp_without_effect};
 }

@@ -16,8 +16,11 @@ namespace shardsim {
 
 /// Parameters of each bucket, in the order in which buckets are launched. Source: reducer.cpp, rebuild_buckets.
 [[nodiscard]] std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job);
+/// The same; buckets are rebuilt in the order of arrival after the first iteration.
+[[nodiscard]] std::vector<std::vector<ParameterId>> ddp_buckets(const Job& job, bool after_first_iteration);
 
 [[nodiscard]] std::vector<OptionSpec> ddp_options();
+[[nodiscard]] std::vector<Release> ddp_releases();
 [[nodiscard]] std::vector<std::string> ddp_without_effect(const Job& job);
 
 }  // namespace shardsim

@@ -15,6 +15,12 @@ std::int64_t predivide_factor(std::int64_t world_size) {
   return factor;
 }
 
+std::int32_t first_block_of(const Model& model) {
+  const auto& layers = *model.layers;
+  const auto found = std::ranges::find_if(layers, [&](const Layer& layer) { return model.type_of(layer).block; });
+  return static_cast<std::int32_t>(found - layers.begin());
+}
+
 }  // namespace
 
 FlatParamHandles::FlatParamHandles(Program& program, const Fsdp1Config& config)
@@ -37,12 +43,16 @@ FlatParamHandles::FlatParamHandles(Program& program, const Fsdp1Config& config)
   of_parameter_.assign(model.parameters->size(), nullptr);
   std::vector<bool> taken(model.parameters->size(), false);
   std::vector<ParameterId> rest;
+  const std::int32_t first_block = first_block_of(model);
   for (std::size_t l = 0; l < layers.size(); ++l) {
+    const bool block = model.type_of(layers[l]).block;
+    const bool embedding = config_.wrap == Fsdp1Config::Wrap::embedding && static_cast<std::int32_t>(l) < first_block && model.tied.empty();
+    const bool unit = config_.wrap != Fsdp1Config::Wrap::none && (block || embedding);
     std::vector<ParameterId> own;
     for (ParameterId p : layers[l].parameters) {
       if (taken[static_cast<std::size_t>(p.index)]) continue;
       taken[static_cast<std::size_t>(p.index)] = true;
-      (model.type_of(layers[l]).block ? own : rest).push_back(p);
+      (unit ? own : rest).push_back(p);
     }
     if (!own.empty()) of_layer_[l] = add_unit(layers[l].name, own, false);
   }
@@ -54,8 +64,8 @@ FlatParamHandles::FlatParamHandles(Program& program, const Fsdp1Config& config)
 FlatParamHandle* FlatParamHandles::add_unit(const std::string& name, const std::vector<ParameterId>& parameters, bool root) {
   std::vector<ParameterId> trained, frozen;
   for (ParameterId p : parameters) (program_.model().at(p).trainable ? trained : frozen).push_back(p);
-  const bool adapters = !trained.empty() && program_.model().at(trained.front()).name.find(".lora_") != std::string::npos;
-  if (trained.empty() || frozen.empty() || (config_.use_orig_params && !adapters)) return add(name, parameters, root);
+  const bool apart = config_.wrap == Fsdp1Config::Wrap::peft || !config_.use_orig_params;
+  if (trained.empty() || frozen.empty() || !apart) return add(name, parameters, root);
   FlatParamHandle* handle = add(name, std::move(frozen), root);
   handle->apart = add(name + " (trained)", std::move(trained), root);
   return handle;
@@ -82,19 +92,24 @@ FlatParamHandle* FlatParamHandles::add(const std::string& name, std::vector<Para
   handle->name = build_.unit(name);
   handle->root = root;
   handle->parameters = std::move(parameters);
-  handle->align = config_.use_orig_params ? static_cast<std::int32_t>(16 / size_of(config_.parameters)) : 1;
+  const std::optional<DType> own = model.at(handle->parameters.front()).dtype;  // PEFT's adapters; a MixedPrecision casts them too
+  const bool keeps_own = own && config_.stored == config_.parameters;
+  handle->stored = own.value_or(config_.stored);
+  handle->gathered = keeps_own ? *own : config_.parameters;
+  handle->reduce = keeps_own ? *own : config_.reduce;
+  handle->align = config_.use_orig_params ? static_cast<std::int32_t>(16 / size_of(handle->gathered)) : 1;
   handle->unpadded = flat_layout(model, handle->parameters, handle->align, 1).elements;
   handle->padded = round_up(handle->unpadded, config_.shard);
   handle->tensor_gradients.resize(handle->parameters.size());
   handle->trains = std::any_of(handle->parameters.begin(), handle->parameters.end(), [&](ParameterId p) { return model.at(p).trainable; });
   for (ParameterId p : handle->parameters) of_parameter_[static_cast<std::size_t>(p.index)] = handle.get();
-  const bool computes_from_storage = config_.shard == 1 && config_.stored == config_.parameters;
+  const bool computes_from_storage = config_.shard == 1 && handle->stored == handle->gathered;
   handle->shard = build_.buffer({.label = {"flat parameter shard", handle->name},
                                  .category = Category::parameters,
                                  .role = computes_from_storage ? Role::parameter : Role::none,
                                  .persistent = true,
                                  .host = offload_,
-                                 .dtype = config_.stored,
+                                 .dtype = handle->stored,
                                  .pool = default_stream,
                                  .layout = layout(*handle, true),
                                  .elements = handle->padded / config_.shard});
@@ -104,7 +119,7 @@ FlatParamHandle* FlatParamHandles::add(const std::string& name, std::vector<Para
                     .weights = handle->shard,
                     .layout = layout(*handle, true),
                     .count = trained_in_shard(*handle),
-                    .dtype = config_.stored});
+                    .dtype = handle->stored});
   if (handle->trains && !program_.training().optimizer.set_to_none) {
     handle->kept_gradient = build_.buffer(gradient_of(*handle));
     if (program_.training().warm) handle->sharded_gradient = handle->kept_gradient;  // else the first backward makes it
@@ -133,11 +148,11 @@ BufferId FlatParamHandles::make(const char* verb, const FlatParamHandle& handle,
                           .elements = full ? handle.padded : handle.padded / config_.shard});
 }
 
-FlatParamHandle* FlatParamHandles::after(const FlatParamHandle& handle) {
-  bool seen = false;
+FlatParamHandle* FlatParamHandles::after(const FlatParamHandle* handle) {
+  bool seen = handle == nullptr;
   for (FlatParamHandle* other : of_layer_) {
     if (other != nullptr && seen) return other;
-    seen = seen || other == &handle;
+    seen = seen || other == handle;
   }
   return nullptr;
 }
@@ -148,11 +163,11 @@ void FlatParamHandles::wait_for_default_stream() {
 }
 
 void FlatParamHandles::unshard(FlatParamHandle& handle) {
-  const bool needed = !handle.unsharded.valid() && !(config_.shard == 1 && config_.stored == config_.parameters && !offload_);
+  const bool needed = !handle.unsharded.valid() && !(config_.shard == 1 && handle.stored == handle.gathered && !offload_);
   BufferId source = handle.shard;
-  const bool cast = config_.stored != config_.parameters || offload_;
+  const bool cast = handle.stored != handle.gathered || offload_;
   if (needed && cast && config_.shard > 1) {
-    source = make("cast shard", handle, Category::communication_buffers, config_.parameters, pre_unshard_, false);
+    source = make("cast shard", handle, Category::communication_buffers, handle.gathered, pre_unshard_, false);
     build_.copy({"FSDP::pre_unshard", handle.name}, pre_unshard_,
                 {.source = handle.shard,
                  .target = source,
@@ -165,12 +180,12 @@ void FlatParamHandles::unshard(FlatParamHandle& handle) {
     if (const OpId event = free_events_.dequeue_if_needed(); event.valid()) build_.host_wait({"FSDP::rate_limiter", handle.name}, event);
   if (!needed) return;
   handle.unsharded =
-      make("unsharded flat parameter", handle, Category::unsharded_parameters, config_.parameters, unshard_, true, Role::parameter);
+      make("unsharded flat parameter", handle, Category::unsharded_parameters, handle.gathered, unshard_, true, Role::parameter);
   if (config_.shard > 1) {
     build_.communicate({"FSDP::all_gather", handle.name}, unshard_,
                        {.kind = Collective::all_gather,
                         .communicator = shard_group_,
-                        .dtype = config_.parameters,
+                        .dtype = handle.gathered,
                         .payload = handle.padded,
                         .source = source,
                         .target = handle.unsharded});
@@ -200,14 +215,14 @@ void FlatParamHandles::produce_gradient(ParameterId parameter) {
   handle.tensor_gradients[index] = build_.allocate({.label = {"gradient of a view", handle.name},
                                                     .category = Category::unsharded_gradients,
                                                     .role = Role::gradient,
-                                                    .dtype = config_.parameters,
+                                                    .dtype = handle.gathered,
                                                     .pool = default_stream,
                                                     .layout = build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
                                                     .elements = program_.model().at(parameter).elements});
 }
 
 void FlatParamHandles::concatenate_gradients(FlatParamHandle& handle) {
-  const BufferId fresh = make("flat gradient", handle, Category::unsharded_gradients, config_.parameters, default_stream, true);
+  const BufferId fresh = make("flat gradient", handle, Category::unsharded_gradients, handle.gathered, default_stream, true);
   std::int32_t kernels = 1;
   for (std::size_t i = 0; i < handle.parameters.size(); ++i) {
     BufferId& gradient = handle.tensor_gradients[i];
@@ -233,10 +248,10 @@ void FlatParamHandles::reduce_gradient(FlatParamHandle& handle) {
   build_.wait_stream(post_backward_, default_stream);
   const std::int64_t world = config_.shard * config_.replicate, pre = predivide_factor(world);
   BufferId input = handle.flat_gradient;
-  const bool cast = config_.reduce != config_.parameters;
+  const bool cast = handle.reduce != handle.gathered;
   const bool pad = !config_.use_orig_params && config_.shard > 1 && handle.unpadded != handle.padded;
   if (cast || pad) {
-    input = make("reduction input", handle, Category::communication_buffers, config_.reduce, post_backward_, true);
+    input = make("reduction input", handle, Category::communication_buffers, handle.reduce, post_backward_, true);
     build_.copy({"FSDP::cast_and_predivide", handle.name}, post_backward_,
                 {.source = handle.flat_gradient, .target = input, .count = handle.padded, .scale = 1.0 / static_cast<double>(pre)});
   } else {
@@ -245,11 +260,11 @@ void FlatParamHandles::reduce_gradient(FlatParamHandle& handle) {
   }
   BufferId reduced = input;
   if (config_.shard > 1) {
-    reduced = make("reduced shard", handle, Category::communication_buffers, config_.reduce, post_backward_, false);
+    reduced = make("reduced shard", handle, Category::communication_buffers, handle.reduce, post_backward_, false);
     build_.communicate({"FSDP::reduce_scatter", handle.name}, post_backward_,
                        {.kind = Collective::reduce_scatter,
                         .communicator = shard_group_,
-                        .dtype = config_.reduce,
+                        .dtype = handle.reduce,
                         .payload = handle.padded,
                         .source = input,
                         .target = reduced});
@@ -259,7 +274,7 @@ void FlatParamHandles::reduce_gradient(FlatParamHandle& handle) {
     build_.communicate({"FSDP::all_reduce", handle.name}, all_reduce_,
                        {.kind = Collective::all_reduce,
                         .communicator = replicate_group_,
-                        .dtype = config_.reduce,
+                        .dtype = handle.reduce,
                         .payload = handle.padded / config_.shard,
                         .target = reduced});
   }
@@ -281,7 +296,7 @@ Buffer FlatParamHandles::gradient_of(const FlatParamHandle& handle) {
           .category = Category::gradients,
           .persistent = !program_.training().optimizer.set_to_none,
           .host = offload_,
-          .dtype = config_.stored,
+          .dtype = handle.stored,
           .pool = post_backward_,
           .layout = layout(handle, true),
           .elements = handle.padded / config_.shard};

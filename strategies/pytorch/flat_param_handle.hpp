@@ -14,10 +14,13 @@ namespace shardsim {
 
 /// Options of one job, resolved.
 struct Fsdp1Config {
+  /// auto_wrap_policy: transformer blocks; the embedding too; PEFT's fsdp_auto_wrap_policy; nothing but the root.
+  enum class Wrap : std::uint8_t { blocks, embedding, peft, none };
   enum class Prefetch : std::uint8_t { none, pre, post };
   std::int64_t shard = 1, replicate = 1;
   bool reshard_after_forward = true;  ///< FULL_SHARD and HYBRID_SHARD
   Prefetch backward_prefetch = Prefetch::pre;
+  Wrap wrap = Wrap::blocks;
   bool forward_prefetch = false, limit_all_gathers = true, use_orig_params = false, no_sync = false;
   DType stored = DType::fp32;      ///< of the shard, its gradient and the moments
   DType parameters = DType::bf16;  ///< gathered and computed with
@@ -30,6 +33,7 @@ struct FlatParamHandle {
   bool root = false;
   std::vector<ParameterId> parameters;
   bool trains = false;
+  DType stored = DType::fp32, gathered = DType::bf16, reduce = DType::bf16;  ///< the job's, unless adapters have a dtype of their own
   std::int32_t align = 1;
   Elements unpadded, padded;               ///< of the flat parameter
   BufferId shard;                          ///< stored
@@ -39,6 +43,7 @@ struct FlatParamHandle {
   BufferId sharded_gradient;               ///< _saved_grad_shard
   BufferId kept_gradient;                  ///< the same, where zero_grad fills it with zeros instead of setting it to none
   bool prefetched = false;
+  bool views_made_ahead = false;            ///< it was unsharded by the unit in front of it in forward
   bool needs_pre_backward_unshard = false;  ///< its forward has run, its backward has not: only then is it worth prefetching
   FlatParamHandle* apart = nullptr;         ///< the unit's trained parameters, where PEFT's policy wraps them apart from frozen ones
 };
@@ -66,7 +71,7 @@ class FlatParamHandles {
 
   [[nodiscard]] FlatParamHandle* root() { return root_; }
   [[nodiscard]] FlatParamHandle* of_layer(std::int32_t layer) const { return of_layer_[static_cast<std::size_t>(layer)]; }
-  [[nodiscard]] FlatParamHandle* after(const FlatParamHandle& handle);  ///< in forward order
+  [[nodiscard]] FlatParamHandle* after(const FlatParamHandle* handle);  ///< in forward order; of none: the first
 
   void wait_for_default_stream();         ///< root pre-forward: unshard and pre_unshard wait for the default stream
   void unshard(FlatParamHandle& handle);  ///< _runtime_utils._unshard

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "strategies/pytorch/flat_param_handle.hpp"
+#include "strategies/shared/sharding.hpp"
 #include "strategies/strategy_table.hpp"
 
 namespace shardsim {
@@ -11,30 +12,39 @@ namespace {
 
 class Fsdp1 final : public Hooks {
  public:
-  explicit Fsdp1(Program& program) : program_(program), config_(fsdp1_config(program.job)), handles_(program, config_) {}
+  explicit Fsdp1(Program& program)
+      : program_(program),
+        config_(fsdp1_config(program.job)),
+        handles_(program, config_),
+        output_needs_gradient_(layers_that_need_backward(program.model())) {}
 
   /// _root_pre_forward, then the root's own _pre_forward.
   void begin_forward(std::int32_t micro_batch) override {
     synchronize_ = !config_.no_sync || micro_batch + 1 == program_.micro_batches();
+    order_recorded_ = program_.training().warm || micro_batch > 0;
     post_forward_order_.clear();
     handles_.wait_for_default_stream();
-    if (FlatParamHandle* root = handles_.root()) unshard_and_wait(*root);
+    if (FlatParamHandle* root = handles_.root()) {
+      unshard_and_wait(*root);
+      prefetch_after(nullptr);
+    }
   }
 
   void pre_forward(std::int32_t layer) override {
     FlatParamHandle* handle = handles_.of_layer(layer);
     if (!handle) return;
+    program_.build.call(HostCall::fsdp_pre_forward);
     unshard_and_wait(*handle);
-    if (!config_.forward_prefetch) return;
-    if (FlatParamHandle* next = handles_.after(*handle)) prefetch(*next);
+    prefetch_after(handle);
   }
 
   void post_forward(std::int32_t layer) override {
     FlatParamHandle* handle = handles_.of_layer(layer);
     if (!handle) return;
+    program_.build.call(HostCall::fsdp_post_forward);
     if (config_.reshard_after_forward)
       for (FlatParamHandle* h = handle; h != nullptr; h = h->apart) handles_.reshard(*h);
-    register_pre_backward_hook(*handle, !reentrant());
+    register_pre_backward_hook(*handle, !called_again() && output_needs_gradient_[static_cast<std::size_t>(layer)]);
   }
 
   /// The root is never freed after forward: backward starts with it.
@@ -46,21 +56,23 @@ class Fsdp1 final : public Hooks {
     if (FlatParamHandle* root = handles_.root()) pre_backward_hook(*root);
   }
   void pre_backward(std::int32_t layer) override {
+    if (reentrant() && !called_again()) return;  // the unit's output came before its recomputation
     if (FlatParamHandle* handle = handles_.of_layer(layer)) pre_backward_hook(*handle);
   }
-  /// Reentrant checkpointing calls the wrapped module again: it gathers, and frees as after any forward.
+  /// Reentrant checkpointing around the unit calls the wrapped module again: it gathers, and frees as after any forward.
   void pre_recompute(std::int32_t layer) override {
-    if (FlatParamHandle* handle = handles_.of_layer(layer)) unshard_and_wait(*handle);
+    FlatParamHandle* handle = handles_.of_layer(layer);
+    if (handle) called_again() ? unshard_and_wait(*handle) : pre_backward_hook(*handle);
   }
   void post_recompute(std::int32_t layer) override {
-    if (!config_.reshard_after_forward) return;
+    if (!config_.reshard_after_forward || !called_again()) return;
     for (FlatParamHandle* h = handles_.of_layer(layer); h != nullptr; h = h->apart) handles_.reshard(*h);
   }
   /// _register_post_backward_reshard_only_hook: a handle that trains nothing hooks the gradients of its inputs. Under reentrant
   /// checkpointing these are leaves, which the hook closes over until _finalize_params removes it.
   [[nodiscard]] bool holds_input(std::int32_t layer) const override {
     const FlatParamHandle* handle = handles_.of_layer(layer);
-    return reentrant() && handle != nullptr && !handle->trains;
+    return called_again() && handle != nullptr && !handle->trains;
   }
   /// Adapters are units of their own, recorded in the post-forward order before the block around them: a block's pre-backward prefetches
   /// its own last adapter, and only the first adapter's prefetches the block before.
@@ -70,11 +82,21 @@ class Fsdp1 final : public Hooks {
       prefetch_before(*handle);
   }
   void produce_gradient(ParameterId p) override { handles_.produce_gradient(p); }
+  /// A unit that was unsharded ahead in forward made its views (torch.split) before the nodes of the unit in front of it. Autograd runs
+  /// the youngest node first: the backward of these views, and with it reshard and reduction, comes after the backward of that unit.
   void post_backward(std::int32_t layer) override {
-    if (FlatParamHandle* handle = handles_.of_layer(layer)) post_backward_hook(*handle);
+    FlatParamHandle* handle = handles_.of_layer(layer);
+    if (!handle) return;
+    program_.build.call(HostCall::fsdp_post_backward);
+    finish_late_views();
+    if (handle->views_made_ahead && handle->trains)
+      late_views_ = handle;
+    else
+      post_backward_hook(*handle);
   }
 
   void end_backward() override {
+    finish_late_views();
     if (FlatParamHandle* root = handles_.root()) post_backward_hook(*root);
     handles_.finish_backward();
   }
@@ -87,9 +109,24 @@ class Fsdp1 final : public Hooks {
     post_forward_order_.push_back(&handle);
     handle.needs_pre_backward_unshard = graph;
   }
+  /// checkpoint(FSDP(block)) and not FSDP(checkpoint(block)).
+  [[nodiscard]] bool called_again() const { return reentrant() && program_.training().checkpointing.around_unit; }
   [[nodiscard]] bool reentrant() const {
     const ActivationCheckpointing& checkpointing = program_.training().checkpointing;
     return checkpointing.use_reentrant && checkpointing.kind == Checkpointing::full;
+  }
+
+  void finish_late_views() {
+    if (FlatParamHandle* late = std::exchange(late_views_, nullptr)) post_backward_hook(*late);
+  }
+
+  /// The order of units is known once a forward has recorded it (_ExecOrderData).
+  void prefetch_after(const FlatParamHandle* handle) {
+    if (!config_.forward_prefetch || !order_recorded_) return;
+    FlatParamHandle* next = handles_.after(handle);
+    if (!next) return;
+    prefetch(*next);
+    next->views_made_ahead = true;
   }
 
   void unshard_and_wait(FlatParamHandle& handle) {
@@ -105,6 +142,7 @@ class Fsdp1 final : public Hooks {
   }
 
   void pre_backward_hook(FlatParamHandle& handle) {
+    program_.build.call(HostCall::fsdp_pre_backward);
     unshard_and_wait(handle);
     handle.needs_pre_backward_unshard = false;
     if (config_.backward_prefetch == Fsdp1Config::Prefetch::pre && (!handle.apart || handle.root)) prefetch_before(handle);
@@ -143,14 +181,38 @@ class Fsdp1 final : public Hooks {
   Program& program_;
   Fsdp1Config config_;
   FlatParamHandles handles_;
+  std::vector<bool> output_needs_gradient_;  // by layer
   std::vector<FlatParamHandle*> post_forward_order_;
+  FlatParamHandle* late_views_ = nullptr;  // its backward has run, but for that of its views
+  bool order_recorded_ = true;
   bool synchronize_ = true;
 };
 
 bool hybrid(const Options& options) { return options.word("sharding_strategy", "FULL_SHARD").find("HYBRID") != std::string::npos; }
 
+bool trains_adapters(const Model& model) {
+  const auto trained = std::ranges::find_if(*model.parameters, [](const Parameter& p) { return p.trainable; });
+  return trained != model.parameters->end() && trained->name.find(".lora_") != std::string::npos;
+}
+
+Fsdp1Config::Wrap wrap_of(const Job& job) {
+  using enum Fsdp1Config::Wrap;
+  const Options& options = job.strategy.options;
+  const std::string word =
+      options.word("wrap", trains_adapters(*job.model) && !options.boolean("use_orig_params", false) ? "peft" : "blocks");
+  return word == "embedding" ? embedding : word == "peft" ? peft : word == "none" ? none : blocks;
+}
+
 void check_fsdp1(const Job& job, Problems& problems) {
   const Options& options = job.strategy.options;
+  const bool flat =
+      wrap_of(job) != Fsdp1Config::Wrap::peft && trains_adapters(*job.model);  // adapters and their block in one flat parameter
+  if (flat && !options.boolean("use_orig_params", false))
+    problems.add(options.where("wrap"), "frozen and trained parameters share a flat parameter only with use_orig_params: true",
+                 {"wrap: peft wraps them apart"});
+  if (flat && own_dtype_of_trained(*job.model).value_or(job.training.precision.parameters) != job.training.precision.parameters)
+    problems.add(options.where("wrap"), "FSDP1 cannot flatten adapters and weights of different dtypes into one parameter",
+                 {"wrap: peft wraps them apart"});
   if (options.integer("replicate", 1) > 1 && !hybrid(options))
     problems.add(options.where("replicate"), "replicate needs sharding_strategy HYBRID_SHARD or _HYBRID_SHARD_ZERO2");
   if (hybrid(options) && !options.given("replicate") && job.world_size % std::min(job.world_size, job.gpus_per_node) != 0)
@@ -213,6 +275,7 @@ Fsdp1Config fsdp1_config(const Job& job) {
   c.limit_all_gathers = options.boolean("limit_all_gathers", true);
   c.use_orig_params = options.boolean("use_orig_params", false);
   c.no_sync = options.boolean("no_sync", false);
+  c.wrap = wrap_of(job);
   c.parameters = precision.parameters;
   c.stored = precision.master.value_or(precision.parameters);
   c.reduce = precision.reduce.value_or(precision.parameters);
@@ -222,7 +285,9 @@ Fsdp1Config fsdp1_config(const Job& job) {
 StrategyEntry fsdp1_strategy() {
   return {.info = {.name = "fsdp1",
                    .summary = "Flat parameters sharded over the ranks, gathered module by module under a host rate limiter",
-                   .library = "PyTorch 2.3 (torch.distributed.fsdp.FullyShardedDataParallel)",
+                   .stack = "accelerate",
+                   .library = "PyTorch {} (torch.distributed.fsdp.FullyShardedDataParallel)",
+                   .releases = {{"2.3", "the oldest that is modelled"}, {"2.15", "nothing: recorded"}},
                    .options = {{.name = "sharding_strategy",
                                 .kind = OptionKind::word,
                                 .fallback = "FULL_SHARD",
@@ -239,6 +304,11 @@ StrategyEntry fsdp1_strategy() {
                                 .fallback = "BACKWARD_PRE",
                                 .help = "when backward gathers the next unit",
                                 .words = {"BACKWARD_PRE", "BACKWARD_POST", "none"}},
+                               {.name = "wrap",
+                                .kind = OptionKind::word,
+                                .fallback = "",
+                                .help = "auto_wrap_policy; default: peft for adapters without use_orig_params, else blocks",
+                                .words = {"blocks", "embedding", "peft", "none"}},
                                {.name = "forward_prefetch",
                                 .kind = OptionKind::boolean,
                                 .fallback = "false",
@@ -264,6 +334,7 @@ StrategyEntry fsdp1_strategy() {
           .make = [](Program& program) -> std::unique_ptr<Hooks> { return std::make_unique<Fsdp1>(program); },
           .check = check_fsdp1,
           .differs_because = fsdp1_differs,
+          .reduction_dtype = [](const Job& job) { return fsdp1_config(job).reduce; },
           .warnings = fsdp1_without_effect};
 }
 

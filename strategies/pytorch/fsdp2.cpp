@@ -30,6 +30,7 @@ class Fsdp2 final : public Hooks {
   void pre_forward(std::int32_t layer) override {
     ParamGroup* group = groups_.entered_at(layer);
     if (!group || group == groups_.root()) return;
+    build_.call(HostCall::fsdp_pre_forward);
     groups_.unshard(*group, Phase::forward);
     groups_.wait_for_unshard(*group, Phase::forward);
     for (std::int64_t ahead = 1; ahead <= config_.forward_prefetch; ++ahead)
@@ -39,6 +40,7 @@ class Fsdp2 final : public Hooks {
   void post_forward(std::int32_t layer) override {
     ParamGroup* group = groups_.left_at(layer);
     if (!group || group == groups_.root()) return;
+    build_.call(HostCall::fsdp_post_forward);
     groups_.reshard_after_forward(*group);
     post_forward_order_.push_back(group);
   }
@@ -48,6 +50,7 @@ class Fsdp2 final : public Hooks {
     ParamGroup* group = groups_.experts_at(layer, module);
     if (!group) return;
     // A recomputed module finds its gather under way, prefetched by its block, and is not resharded before its backward.
+    build_.call(HostCall::fsdp_pre_forward);
     const Phase phase = pass == Pass::recompute ? Phase::backward : Phase::forward;
     groups_.unshard(*group, phase);
     groups_.wait_for_unshard(*group, phase);
@@ -55,6 +58,7 @@ class Fsdp2 final : public Hooks {
   void post_module_forward(std::int32_t layer, std::int32_t module, Pass pass) override {
     ParamGroup* group = groups_.experts_at(layer, module);
     if (!group || pass == Pass::recompute) return;
+    build_.call(HostCall::fsdp_post_forward);
     groups_.reshard_after_forward(*group);
     post_forward_order_.push_back(group);
   }
@@ -62,7 +66,7 @@ class Fsdp2 final : public Hooks {
     if (ParamGroup* group = groups_.experts_at(layer, module)) pre_backward_group(*group);
   }
   void post_module_backward(std::int32_t layer, std::int32_t module) override {
-    if (ParamGroup* group = groups_.experts_at(layer, module)) groups_.post_backward(*group);
+    if (ParamGroup* group = groups_.experts_at(layer, module)) post_backward_group(*group);
   }
 
   void end_forward() override {
@@ -89,14 +93,14 @@ class Fsdp2 final : public Hooks {
   void post_backward(std::int32_t layer) override {
     ParamGroup* group = groups_.entered_at(layer);
     if (!group || group == groups_.root() || groups_.inputs_need_no_gradient(*group)) return;
-    groups_.post_backward(*group);
+    post_backward_group(*group);
   }
 
   /// The root's final callback: groups whose post-backward has not run (their inputs need no gradient), root first, each followed by a wait
   /// of the default stream on everything reduced so far.
   void end_backward() override {
     for (ParamGroup* group : groups_.in_module_order()) {
-      if (!group->post_backward_done) groups_.post_backward(*group);
+      if (!group->post_backward_done) post_backward_group(*group);
       groups_.wait_for_post_reduce();
     }
     groups_.finish_backward();
@@ -105,7 +109,13 @@ class Fsdp2 final : public Hooks {
   void step() override { groups_.step(); }
 
  private:
+  void post_backward_group(ParamGroup& group) {
+    build_.call(HostCall::fsdp_post_backward);
+    groups_.post_backward(group);
+  }
+
   void pre_backward_group(ParamGroup& group) {
+    build_.call(HostCall::fsdp_pre_backward);
     groups_.unshard(group, Phase::backward);
     groups_.wait_for_unshard(group, Phase::backward);
     // set_modules_to_backward_prefetch is called on blocks; the root keeps the implicit order, one group ahead.
@@ -187,7 +197,12 @@ StrategyEntry fsdp2_strategy() {
   return {
       .info = {.name = "fsdp2",
                .summary = "Parameters, gradients and states sharded along dimension 0, gathered module by module",
-               .library = "PyTorch 2.13 (torch.distributed.fsdp.fully_shard)",
+               .stack = "torchtitan",
+               .library = "PyTorch {} (torch.distributed.fsdp.fully_shard)",
+               .releases = {{"2.13", "the oldest that is modelled"},
+                            {"2.15",
+                             "without a reduce_dtype gradients are reduced in the dtype of the stored parameters, before it in that they "
+                             "are computed in"}},
                .options = with_expert_parallel_options(
                    {{.name = "reshard_after_forward",
                      .kind = OptionKind::word,
@@ -258,6 +273,7 @@ StrategyEntry fsdp2_strategy() {
       .make = [](Program& program) -> std::unique_ptr<Hooks> { return with_expert_parallel(program, std::make_unique<Fsdp2>(program)); },
       .check = check_fsdp2,
       .differs_because = fsdp2_differs,
+      .reduction_dtype = fsdp2_reduction_dtype,
       .warnings = fsdp2_without_effect};
 }
 

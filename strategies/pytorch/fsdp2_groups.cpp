@@ -26,6 +26,14 @@ std::optional<std::int64_t> reshard_size(const std::string& word) {
   return value == 1 ? 0 : value;  // resharding to one rank is not resharding (_get_post_forward_mesh_info)
 }
 
+/// MixedPrecisionPolicy(reduce_dtype=None): since 2.15 the dtype of the stored parameters, before that param_dtype.
+DType fsdp2_reduction_dtype(const Job& job) {
+  const Precision& precision = job.training.precision;
+  if (const auto word = dtype_from(job.strategy.options.word("reduce_dtype", ""))) return *word;
+  const DType original = precision.master.value_or(precision.parameters);
+  return precision.reduce.value_or(since(job, "2.15") ? original : precision.parameters);
+}
+
 Fsdp2Config fsdp2_config(const Job& job) {
   const Options& options = job.strategy.options;
   const Precision& precision = job.training.precision;
@@ -34,8 +42,9 @@ Fsdp2Config fsdp2_config(const Job& job) {
   c.shard = job.world_size / c.replicate;
   c.reshard = reshard_size(options.word("reshard_after_forward", "true")).value_or(1);
   c.reshard_root = options.boolean("reshard_root_after_forward", false);
-  c.forward_prefetch = options.integer("forward_prefetch", 0);
-  c.backward_prefetch = options.integer("backward_prefetch", 1);
+  const auto groups = static_cast<std::int64_t>(job.model->layers->size()) + 1;  // further ahead there is nothing
+  c.forward_prefetch = std::min(options.integer("forward_prefetch", 0), groups);
+  c.backward_prefetch = std::min(options.integer("backward_prefetch", 1), groups);
   c.separate_reduce_scatter_group = options.boolean("separate_reduce_scatter_group", false);
   c.max_input_buffers = options.integer("reduce_scatter_max_input_buffers", 1);
   c.sync_every_micro_batch = options.boolean("requires_gradient_sync", true);
@@ -46,8 +55,7 @@ Fsdp2Config fsdp2_config(const Job& job) {
   c.parameters = precision.parameters;
   c.stored = precision.master.value_or(precision.parameters);
   c.gradients = precision.parameters;
-  c.reduce = precision.reduce.value_or(precision.parameters);
-  if (const auto word = dtype_from(options.word("reduce_dtype", ""))) c.reduce = *word;
+  c.reduce = fsdp2_reduction_dtype(job);
   return c;
 }
 
@@ -76,6 +84,7 @@ void ParamGroups::make_communicators() {
 void ParamGroups::make_groups() {
   const Model& model = program_.model();
   const auto& layers = *model.layers;
+  output_needs_gradient_ = layers_that_need_backward(model);
   entered_.assign(layers.size(), nullptr);
   left_.assign(layers.size(), nullptr);
   expert_groups_.assign(layers.size(), nullptr);
@@ -132,6 +141,15 @@ LayoutId ParamGroups::rows_layout(const ShardMesh& mesh, const std::vector<Param
                         .stride = static_cast<std::int32_t>(mesh.stride)});
 }
 
+/// to_sharded_post_forward cuts the buffer that the whole shard group gathered, with its padding, in as many parts as ranks reshard.
+LayoutId ParamGroups::resharded_layout(const ParamGroup& group, const GroupPart& part, bool shard) {
+  return build_.layout({.parameters = build_.parameters(part.parameters),
+                        .partition = Layout::Partition::rows,
+                        .shard = shard,
+                        .n = static_cast<std::int32_t>(config_.reshard),
+                        .padded_for = static_cast<std::int32_t>(group.mesh.ranks)});
+}
+
 ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, std::int32_t last, std::vector<ParameterId> parameters,
                                    const ShardMesh& mesh) {
   if (parameters.empty()) return nullptr;
@@ -143,37 +161,62 @@ ParamGroup* ParamGroups::add_group(const std::string& name, std::int32_t first, 
   group->last_layer = last;
   group->embedding = name == "embedding";
   group->head = name == "norm and head";
-  group->parameters = std::move(parameters);
-  for (ParameterId p : group->parameters) {
+  for (ParameterId p : parameters) {
     group_of_[static_cast<std::size_t>(p.index)] = group.get();
     if (model.at(p).trainable) group->trainable.push_back(p);
   }
   group->gradients.resize(group->trainable.size());
   group->accumulated.resize(group->trainable.size());
-  group->padded = padded_elements(model, group->parameters, mesh.ranks);
   group->padded_trainable = padded_elements(model, group->trainable, mesh.ranks);
-  group->shard = build_.buffer({.label = {"sharded parameters", group->name},
-                                .category = Category::parameters,
-                                .persistent = true,
-                                .host = offloads_parameters(program_.training()),
-                                .dtype = config_.stored,
-                                .pool = default_stream,
-                                .layout = rows_layout(mesh, group->parameters, true),
-                                .elements = group->padded / mesh.ranks});
+  add_parts(*group, parameters);
   Elements owned;
   for (ParameterId p : group->trainable) owned += rows_owned(model.at(p), mesh.ranks, mesh.part(program_.job.rank));
   optimizer_.add({.label = {"optimizer", group->name},
                   .parameters = group->trainable,
-                  .weights = group->shard,
+                  .weights = group->weights(),
                   .layout = rows_layout(mesh, group->trainable, true, true),
                   .count = owned,
-                  .dtype = config_.stored});
+                  .dtype = group->stored});
   if (!group->trainable.empty() && !program_.training().optimizer.set_to_none) {
     group->kept_gradient = build_.buffer(gradient_of(*group));
     if (program_.training().warm) group->sharded_gradient = group->kept_gradient;  // else the first backward makes it
   }
   groups_.push_back(std::move(group));
   return groups_.back().get();
+}
+
+/// Adapters in a dtype of their own are a part of their own, unless a MixedPrecisionPolicy casts all parameters alike.
+void ParamGroups::add_parts(ParamGroup& group, const std::vector<ParameterId>& parameters) {
+  const Model& model = program_.model();
+  const bool casts = config_.stored != config_.parameters;
+  const auto own = [&](ParameterId p) { return casts ? std::nullopt : model.at(p).dtype; };
+  GroupPart base;
+  base.stored = config_.stored;
+  base.gathered = config_.parameters;
+  GroupPart adapters = base;
+  for (ParameterId p : parameters) {
+    const DType dtype = own(p).value_or(config_.parameters);
+    GroupPart& part = dtype == config_.parameters ? base : adapters;
+    if (&part == &adapters) part.stored = part.gathered = dtype;
+    part.parameters.push_back(p);
+  }
+  for (GroupPart* part : {&base, &adapters}) {
+    if (part->parameters.empty()) continue;
+    part->padded = padded_elements(model, part->parameters, group.mesh.ranks);
+    part->shard = build_.buffer({.label = {"sharded parameters", group.name},
+                                 .category = Category::parameters,
+                                 .persistent = true,
+                                 .host = offloads_parameters(program_.training()),
+                                 .dtype = part->stored,
+                                 .pool = default_stream,
+                                 .layout = rows_layout(group.mesh, part->parameters, true),
+                                 .elements = part->padded / group.mesh.ranks});
+    group.parts.push_back(std::move(*part));
+  }
+  const bool mixed = group.parts.back().stored != config_.stored;
+  group.stored = group.parts.back().stored;
+  group.gradient = mixed ? group.stored : config_.gradients;
+  group.reduce = mixed ? group.stored : config_.reduce;
 }
 
 ParamGroup* ParamGroups::experts_at(std::int32_t layer, std::int32_t module) {
@@ -214,41 +257,53 @@ void ParamGroups::begin_micro_batch(std::int32_t index) {
 // Forward and backward gathers ---------------------------------------------------------------------------------------------------------
 
 void ParamGroups::unshard(ParamGroup& group, Phase phase) {
-  if (group.unsharded.valid() || group.gather_pending || group.mesh.ranks == 1) return;
+  if (group.unsharded() || group.gather_pending || group.mesh.ranks == 1) return;
   if (phase == Phase::backward && group.embedding && !config_.unshard_embedding_in_backward) return;
   group.gather_pending = true;
-  group.gathered_over_m = group.resharded.valid();
+  group.gathered_over_m = group.parts.front().resharded.valid();
   copy_in_and_all_gather(group);
 }
 
-/// foreach_all_gather: cast and copy the shard into its slice of the output, then gather in place.
+/// The shards in the dtype that is gathered, alive while they are copied in.
+std::vector<BufferId> ParamGroups::cast_shards(const ParamGroup& group) {
+  std::vector<BufferId> casts;
+  for (const GroupPart& part : group.parts)
+    if (part.stored != part.gathered)
+      casts.push_back(make("cast shard", group, Category::communication_buffers, part.gathered, comm_.all_gather_copy_in,
+                           part.padded / group.mesh.ranks, rows_layout(group.mesh, part.parameters, true)));
+  return casts;
+}
+
+/// foreach_all_gather: cast and copy the shard into its slice of the output, then gather in place. Parts of several dtypes are bytes.
 void ParamGroups::copy_in_and_all_gather(ParamGroup& group) {
-  const bool over_m = group.gathered_over_m;
+  const bool over_m = group.gathered_over_m, bytewise = group.parts.size() > 1;
   const std::int64_t n = over_m ? config_.reshard : group.mesh.ranks;
-  const Elements full = over_m ? padded_elements(program_.model(), group.parameters, n) : group.padded;
-  BufferId cast;
-  if (config_.stored != config_.parameters && !over_m)
-    cast = make("cast shard", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full / n,
-                rows_layout(group.mesh, group.parameters, true));
-  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters),
-                                       .partition = Layout::Partition::rows,
-                                       .n = static_cast<std::int32_t>(n),
-                                       .stride = static_cast<std::int32_t>(group.mesh.stride)});
-  group.all_gather_output =
-      make("all-gather output", group, Category::communication_buffers, config_.parameters, comm_.all_gather_copy_in, full, rows);
-  build_.copy({"FSDP::all_gather_copy_in", group.name}, comm_.all_gather_copy_in,
-              {.source = over_m ? group.resharded : group.shard,
-               .target = group.all_gather_output,
-               .count = full / n,
-               .path = offloads_parameters(program_.training()) && !over_m ? CopyPath::to_device : CopyPath::device});
+  const std::vector<BufferId> casts = over_m ? std::vector<BufferId>{} : cast_shards(group);
+  const GroupPart& first = group.parts.front();
+  Elements full = first.padded;
+  LayoutId rows = over_m ? resharded_layout(group, first, false) : rows_layout(group.mesh, first.parameters, false);
+  if (bytewise) {
+    Bytes size;
+    for (const GroupPart& part : group.parts) size += bytes(part.padded, part.gathered);
+    full = Elements{size.value()};
+    rows = {};
+  }
+  const DType dtype = bytewise ? DType::int8 : first.gathered;
+  group.all_gather_output = make("all-gather output", group, Category::communication_buffers, dtype, comm_.all_gather_copy_in, full, rows);
+  for (const GroupPart& part : group.parts)
+    build_.copy({"FSDP::all_gather_copy_in", group.name}, comm_.all_gather_copy_in,
+                {.source = over_m ? part.resharded : part.shard,
+                 .target = group.all_gather_output,
+                 .count = part.padded / n,
+                 .path = offloads_parameters(program_.training()) && !over_m ? CopyPath::to_device : CopyPath::device});
   build_.wait_stream(comm_.all_gather, comm_.all_gather_copy_in);
   group.all_gathered = build_.communicate({"FSDP::all_gather", group.name}, comm_.all_gather,
                                           {.kind = Collective::all_gather,
                                            .communicator = over_m ? comm_.reshard : group.mesh.gather,
-                                           .dtype = config_.parameters,
+                                           .dtype = dtype,
                                            .payload = full,
                                            .target = group.all_gather_output});
-  if (cast.valid()) build_.free(cast);
+  for (BufferId cast : casts) build_.free(cast);
 }
 
 void ParamGroups::drop_all_gather_state() {
@@ -261,17 +316,19 @@ void ParamGroups::drop_all_gather_state() {
 }
 
 void ParamGroups::wait_for_unshard(ParamGroup& group, Phase phase) {
-  if (group.unsharded.valid()) return;
+  if (group.unsharded()) return;
   if (group.mesh.ranks > 1 && !group.gather_pending) return;
   if (phase == Phase::forward) drop_all_gather_state();
-  const BufferId source = group.mesh.ranks > 1 ? group.all_gather_output : group.shard;
   if (group.mesh.ranks > 1) build_.wait(default_stream, group.all_gathered);
-  const Elements count = total_elements(program_.model(), group.parameters);
-  const LayoutId whole = build_.layout({.parameters = build_.parameters(group.parameters)});
-  group.unsharded = make("unsharded parameters", group, Category::unsharded_parameters, config_.parameters, default_stream,
-                         group.mesh.ranks > 1 ? group.padded : count, whole, Role::parameter);
-  last_copy_out_ =
-      build_.copy({"FSDP::all_gather_copy_out", group.name}, default_stream, {.source = source, .target = group.unsharded, .count = count});
+  for (GroupPart& part : group.parts) {
+    const Elements count = total_elements(program_.model(), part.parameters);
+    const LayoutId whole = build_.layout({.parameters = build_.parameters(part.parameters)});
+    part.unsharded = make("unsharded parameters", group, Category::unsharded_parameters, part.gathered, default_stream,
+                          group.mesh.ranks > 1 ? part.padded : count, whole, Role::parameter);
+    last_copy_out_ =
+        build_.copy({"FSDP::all_gather_copy_out", group.name}, default_stream,
+                    {.source = group.mesh.ranks > 1 ? group.all_gather_output : part.shard, .target = part.unsharded, .count = count});
+  }
   group.gather_pending = false;
   if (group.mesh.ranks == 1) return;
   all_gather_state_ = &group;
@@ -279,30 +336,30 @@ void ParamGroups::wait_for_unshard(ParamGroup& group, Phase phase) {
 }
 
 void ParamGroups::reshard(ParamGroup& group) {
-  if (!group.unsharded.valid()) return;
-  build_.free(group.unsharded);
-  group.unsharded = {};
-  if (group.resharded.valid()) {
-    build_.free(group.resharded);
-    group.resharded = {};
-  }
+  if (!group.unsharded()) return;
+  for (GroupPart& part : group.parts)
+    for (BufferId* buffer : {&part.unsharded, &part.resharded})
+      if (buffer->valid()) {
+        build_.free(*buffer);
+        *buffer = {};
+      }
 }
 
 void ParamGroups::reshard_after_forward(ParamGroup& group) {
   const bool keep = &group == root_ || group.head ? !config_.reshard_root : config_.reshard == 0;
-  if (keep || !group.unsharded.valid()) return;
+  if (keep || !group.unsharded()) return;
   if (config_.reshard <= 1 || config_.reshard == config_.shard || group.mesh.stride > 1) return reshard(group);
-  const Elements part = padded_elements(program_.model(), group.parameters, config_.reshard) / config_.reshard;
-  const LayoutId rows = build_.layout({.parameters = build_.parameters(group.parameters),
-                                       .partition = Layout::Partition::rows,
-                                       .shard = true,
-                                       .n = static_cast<std::int32_t>(config_.reshard)});
-  const BufferId resharded =
-      make("parameters resharded after forward", group, Category::unsharded_parameters, config_.parameters, default_stream, part, rows);
-  const OpId event = build_.copy({"FSDP::reshard_after_forward", group.name}, default_stream,
-                                 {.source = group.unsharded, .target = resharded, .count = part});
+  OpId event;
+  std::vector<BufferId> kept;
+  for (const GroupPart& part : group.parts) {
+    const Elements share = part.padded / config_.reshard;
+    kept.push_back(make("parameters resharded after forward", group, Category::unsharded_parameters, part.gathered, default_stream, share,
+                        resharded_layout(group, part, true)));
+    event = build_.copy({"FSDP::reshard_after_forward", group.name}, default_stream,
+                        {.source = part.unsharded, .target = kept.back(), .count = share});
+  }
   reshard(group);
-  group.resharded = resharded;
+  for (std::size_t i = 0; i < kept.size(); ++i) group.parts[i].resharded = kept[i];
   build_.wait(comm_.all_gather_copy_in, event);
   build_.wait(comm_.all_gather, event);
 }

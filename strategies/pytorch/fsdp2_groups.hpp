@@ -37,6 +37,7 @@ struct Fsdp2Config {
   DType reduce = DType::bf16;        ///< on the wire of reductions
 };
 [[nodiscard]] Fsdp2Config fsdp2_config(const Job& job);
+[[nodiscard]] DType fsdp2_reduction_dtype(const Job& job);
 
 /// "true" -> 1, "false" -> 0, "8" -> 8, "1" -> 0; nothing if it is none of these.
 [[nodiscard]] std::optional<std::int64_t> reshard_size(const std::string& word);
@@ -55,18 +56,27 @@ struct ShardMesh {
   [[nodiscard]] std::int64_t part(std::int64_t rank) const { return rank / stride % ranks; }
 };
 
+/// Parameters of one dtype in a group. Where there are two, adapters beside a frozen base, one all-gather moves both as bytes.
+struct GroupPart {
+  DType stored = DType::fp32, gathered = DType::bf16;
+  std::vector<ParameterId> parameters{};
+  Elements padded{};
+  BufferId shard{};      ///< stored parameters of this rank
+  BufferId unsharded{};  ///< P
+  BufferId resharded{};  ///< after forward, when resharding to M ranks
+};
+
 /// One fully_shard call: parameters gathered and reduced together.
 struct ParamGroup {
   UnitId name;
   ShardMesh mesh;
   std::int32_t first_layer = 0, last_layer = 0;
   bool embedding = false, head = false;
-  std::vector<ParameterId> parameters, trainable;
-  Elements padded, padded_trainable;
-  BufferId shard;                     ///< stored parameters of this rank
+  std::vector<ParameterId> trainable;
+  std::vector<GroupPart> parts;                                              ///< one, or the base and its adapters
+  DType stored = DType::fp32, gradient = DType::bf16, reduce = DType::bf16;  ///< of what trains
+  Elements padded_trainable;
   BufferId all_gather_output;         ///< B
-  BufferId unsharded;                 ///< P
-  BufferId resharded;                 ///< after forward, when resharding to M ranks
   std::vector<BufferId> gradients;    ///< G: .grad of each trainable parameter, empty until produced
   std::vector<BufferId> accumulated;  ///< unsharded gradients in reduce dtype, while gradient sync is off
   BufferId sharded_gradient;          ///< .grad of the shard
@@ -77,6 +87,8 @@ struct ParamGroup {
   bool gather_pending = false;  ///< unshard() issued, wait_for_unshard() not yet
   bool post_backward_done = false;
   bool gathered_over_m = false;  ///< the pending all-gather runs over the M ranks of reshard_after_forward
+  [[nodiscard]] bool unsharded() const { return parts.front().unsharded.valid(); }
+  [[nodiscard]] BufferId weights() const { return parts.back().shard; }  ///< what the optimizer updates
 };
 
 class ParamGroups {
@@ -91,7 +103,10 @@ class ParamGroups {
   [[nodiscard]] ParamGroup* neighbour(const ParamGroup& group, std::int64_t ahead);  ///< in forward order, without the root
   /// named_modules() pre-order: root first.
   [[nodiscard]] const std::vector<ParamGroup*>& in_module_order() const { return module_order_; }
-  [[nodiscard]] bool inputs_need_no_gradient(const ParamGroup& group) const { return group.first_layer == 0; }
+  /// Then autograd has no node to hang the group's post-backward on: it comes in the root's final callback.
+  [[nodiscard]] bool inputs_need_no_gradient(const ParamGroup& group) const {
+    return group.first_layer == 0 || !output_needs_gradient_[static_cast<std::size_t>(group.first_layer) - 1];
+  }
 
   void begin_micro_batch(std::int32_t index);
   void unshard(ParamGroup& group, Phase phase);
@@ -118,6 +133,9 @@ class ParamGroups {
   [[nodiscard]] LayoutId rows_layout(const ShardMesh& mesh, const std::vector<ParameterId>& parameters, bool shard, bool unpadded = false);
   [[nodiscard]] BufferId make(const char* verb, const ParamGroup& group, Category category, DType dtype, StreamId pool, Elements elements,
                               LayoutId layout, Role role = Role::none);
+  [[nodiscard]] LayoutId resharded_layout(const ParamGroup& group, const GroupPart& part, bool shard);
+  void add_parts(ParamGroup& group, const std::vector<ParameterId>& parameters);
+  [[nodiscard]] std::vector<BufferId> cast_shards(const ParamGroup& group);
   void copy_in_and_all_gather(ParamGroup& group);
   void drop_all_gather_state();
   void reshard(ParamGroup& group);
@@ -144,6 +162,7 @@ class ParamGroups {
   std::vector<ParamGroup*> entered_, left_;  // by layer
   std::vector<ParamGroup*> expert_groups_;   // by layer
   std::vector<ParamGroup*> group_of_;        // by parameter
+  std::vector<bool> output_needs_gradient_;  // by layer
   ParamGroup* root_ = nullptr;
   ParamGroup* all_gather_state_ = nullptr;  // group whose B is alive until the next wait_for_unshard
   OpId last_copy_out_;

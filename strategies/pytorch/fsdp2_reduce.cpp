@@ -15,9 +15,9 @@ void ParamGroups::produce_gradient(ParameterId parameter) {
       static_cast<std::size_t>(std::find(group.trainable.begin(), group.trainable.end(), parameter) - group.trainable.begin());
   BufferId& gradient = group.gradients[index];
   if (gradient.valid()) return;  // gradient sync is off and autograd adds to what is there
-  gradient = make("unsharded .grad", group, Category::unsharded_gradients, config_.gradients, default_stream,
-                  program_.model().at(parameter).elements, build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}),
-                  Role::gradient);
+  gradient =
+      make("unsharded .grad", group, Category::unsharded_gradients, group.gradient, default_stream, program_.model().at(parameter).elements,
+           build_.layout({.parameters = build_.parameters(std::span(&parameter, 1))}), Role::gradient);
 }
 
 void ParamGroups::accumulate_unsharded(ParamGroup& group) {
@@ -42,11 +42,11 @@ void ParamGroups::post_backward(ParamGroup& group) {
                    std::any_of(group.accumulated.begin(), group.accumulated.end(), [](BufferId b) { return b.valid(); });
   if (!any) return;
   if (!config_.sync_every_micro_batch && !last) {
-    if (config_.reduce == config_.gradients) return;
+    if (group.reduce == group.gradient) return;
     for (std::size_t i = 0; i < group.trainable.size(); ++i) {  // to_accumulated_grad_if_needed: unpadded, full size, in reduce dtype
       if (!group.gradients[i].valid()) continue;
       const ParameterId p = group.trainable[i];
-      group.accumulated[i] = make("accumulated .grad", group, Category::unsharded_gradients, config_.reduce, default_stream,
+      group.accumulated[i] = make("accumulated .grad", group, Category::unsharded_gradients, group.reduce, default_stream,
                                   program_.model().at(p).elements, build_.layout({.parameters = build_.parameters(std::span(&p, 1))}));
       build_.copy({"FSDP::to_accumulated_grad", group.name}, default_stream,
                   {.source = group.gradients[i], .target = group.accumulated[i], .count = program_.model().at(p).elements});
@@ -67,7 +67,7 @@ void ParamGroups::drop_oldest_reduce_scatter() {
 
 /// One padded input of all gradients, which are dropped.
 BufferId ParamGroups::chunk_cat(ParamGroup& group) {
-  const BufferId input = make("reduce-scatter input", group, Category::communication_buffers, config_.reduce, default_stream,
+  const BufferId input = make("reduce-scatter input", group, Category::communication_buffers, group.reduce, default_stream,
                               group.padded_trainable, rows_layout(group.mesh, group.trainable, false));
   std::int32_t kernels = 1;  // chunk_cat is one kernel over all gradients
   for (std::size_t i = 0; i < group.trainable.size(); ++i) {
@@ -99,12 +99,12 @@ void ParamGroups::reduce(ParamGroup& group) {
   const BufferId input = chunk_cat(group);
   build_.wait_stream(comm_.reduce_scatter, default_stream);
   const bool becomes_gradient =
-      config_.reduce == config_.stored && !group.sharded_gradient.valid() && !offloads_parameters(program_.training());
+      group.reduce == group.stored && !group.sharded_gradient.valid() && !offloads_parameters(program_.training());
   BufferId output = group.kept_gradient;
   if (becomes_gradient && output.valid() && !all_reduces_later())
     build_.allocate(output);
   else
-    output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, config_.reduce,
+    output = make("reduce-scatter output", group, becomes_gradient ? Category::gradients : Category::communication_buffers, group.reduce,
                   comm_.reduce_scatter, group.padded_trainable / group.mesh.ranks, rows_layout(group.mesh, group.trainable, true));
   reduce_scatter(group, input, output);
   reduce_scatter_states_.push_back({input, build_.last(comm_.reduce_scatter)});
@@ -147,7 +147,7 @@ void ParamGroups::reduce_scatter(ParamGroup& group, BufferId input, BufferId out
   build_.communicate({"FSDP::reduce_scatter", group.name}, comm_.reduce_scatter,
                      {.kind = Collective::reduce_scatter,
                       .communicator = group.mesh.reduce,
-                      .dtype = config_.reduce,
+                      .dtype = group.reduce,
                       .reduction = Reduction::average,
                       .payload = group.padded_trainable,
                       .source = input,
@@ -159,7 +159,7 @@ void ParamGroups::all_reduce(ParamGroup& group, BufferId& output) {
   build_.communicate({"FSDP::all_reduce", group.name}, comm_.all_reduce,
                      {.kind = Collective::all_reduce,
                       .communicator = comm_.replicate,
-                      .dtype = config_.reduce,
+                      .dtype = group.reduce,
                       .reduction = Reduction::average,
                       .payload = group.padded_trainable / group.mesh.ranks,
                       .target = output});
@@ -170,7 +170,7 @@ Buffer ParamGroups::gradient_of(const ParamGroup& group) {
           .category = Category::gradients,
           .persistent = !program_.training().optimizer.set_to_none,
           .host = offloads_parameters(program_.training()),
-          .dtype = config_.stored,
+          .dtype = group.stored,
           .pool = config_.replicate > 1 ? comm_.all_reduce : comm_.reduce_scatter,
           .layout = rows_layout(group.mesh, group.trainable, true),
           .elements = group.padded_trainable / group.mesh.ranks};
@@ -180,7 +180,7 @@ Buffer ParamGroups::gradient_of(const ParamGroup& group) {
 void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, StreamId stream) {
   const Elements count = group.padded_trainable / group.mesh.ranks;
   const bool offload = offloads_parameters(program_.training());
-  if (!group.sharded_gradient.valid() && config_.reduce == config_.stored && !offload) {
+  if (!group.sharded_gradient.valid() && group.reduce == group.stored && !offload) {
     group.sharded_gradient = output;
     return;
   }
@@ -195,7 +195,7 @@ void ParamGroups::to_sharded_gradient(ParamGroup& group, BufferId output, Stream
                .count = count,
                .path = offload ? CopyPath::to_host : CopyPath::device,
                .accumulate = !first});
-  if (config_.replicate > 1 && config_.reduce != config_.stored && !offload) {
+  if (config_.replicate > 1 && group.reduce != group.stored && !offload) {
     group.all_reduce_state = output;  // kept until this group's next reduction or the end of backward
   } else {
     build_.free(output);
@@ -237,13 +237,15 @@ void ParamGroups::step() {
   for (const auto& group : groups_) {
     if (!group->sharded_gradient.valid()) continue;
     for (std::size_t t = 0; t < optimizer_.targets().size(); ++t)
-      if (optimizer_.targets()[t].weights == group->shard) gradients[t] = {{group->sharded_gradient}, {optimizer_.targets()[t].count}};
+      if (optimizer_.targets()[t].weights == group->weights()) gradients[t] = {{group->sharded_gradient}, {optimizer_.targets()[t].count}};
     buffers.push_back(group->sharded_gradient);
     group->sharded_gradient = {};
   }
   if (offloads_parameters(program_.training())) build_.synchronize({"FSDP::offload gradients", {}});
   optimizer_.unscale(gradients, dense_.gather, config_.stored);
-  optimizer_.clip(gradients, dense_.gather, default_stream, config_.stored, false);
+  std::int64_t tensors = 0;
+  for (const auto& group : groups_) tensors += static_cast<std::int64_t>(group->trainable.size());
+  optimizer_.clip(gradients, dense_.gather, default_stream, config_.stored, false, Elements{tensors});
   if (runs_dion(program_.job)) orthogonalize_updates();
   optimizer_.emit(gradients);
   zero_grad(program_, buffers);

@@ -92,7 +92,9 @@ StrategyEntry naive_dp_strategy() {
   return {
       .info = {.name = "naive_dp",
                .summary = "Full replica on every rank; gradients all-reduced by a hand-written loop",
-               .library = "PyTorch 2.13 (torch.distributed.all_reduce in a plain loop)",
+               .stack = "transformers",
+               .library = "PyTorch {} (torch.distributed.all_reduce in a plain loop)",
+               .releases = {{"2.13", "the oldest that is modelled"}, {"2.15", "nothing: recorded"}},
                .options = {{.name = "all_reduce",
                             .kind = OptionKind::word,
                             .fallback = "per_parameter",

@@ -240,7 +240,9 @@ std::vector<std::string> zero_redundancy_without_effect(const Job& job) {
 StrategyEntry zero_redundancy_strategy() {
   return {.info = {.name = "zero_redundancy",
                    .summary = "Optimizer states of whole parameters on one rank each, on top of DDP",
-                   .library = "PyTorch 2.13 (torch.distributed.optim.ZeroRedundancyOptimizer on DistributedDataParallel)",
+                   .stack = "transformers",
+                   .library = "PyTorch {} (torch.distributed.optim.ZeroRedundancyOptimizer on DistributedDataParallel)",
+                   .releases = ddp_releases(),
                    .options = zero_redundancy_options(),
                    .facts = {.stage = 1, .checkpoints = CheckpointWriter::consolidated, .on_one_rank = false}},
           .make = make,

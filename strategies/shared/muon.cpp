@@ -146,8 +146,9 @@ class DionTask {
   BufferId make(const char* verb, Elements elements) { return allocate(build_, {verb, unit_}, DType::bf16, elements); }
 
   void orthogonalize() {
-    const BufferId temporary = allocate(build_, {"Newton-Schulz", unit_}, DType::bf16,
-                                        Elements{newton_schulz_bytes(matrix_, true).value() / size_of(DType::bf16)}, Category::temporaries);
+    const BufferId temporary =
+        allocate(build_, {"Newton-Schulz", unit_}, DType::bf16,
+                 Elements{newton_schulz_bytes(matrix_, DType::bf16, true).value() / size_of(DType::bf16)}, Category::temporaries);
     Work work;
     add_newton_schulz(work, matrix_);
     work.kernels = static_cast<std::int32_t>(work.products.size());
@@ -229,9 +230,10 @@ void add_newton_schulz(Work& work, const Parameter& matrix) {
   work.products.push_back({smaller, larger, smaller, 5 * count});
 }
 
-Bytes newton_schulz_bytes(const Parameter& matrix, bool compiled) {
+Bytes newton_schulz_bytes(const Parameter& matrix, DType momentum, bool compiled) {
   const auto [smaller, larger, count] = sides_of(matrix);
-  return bytes(Elements{count * ((compiled ? 2 : 4) * smaller * larger + 2 * smaller * smaller)}, DType::bf16);
+  const std::int64_t matrices = compiled ? 2 : momentum == DType::bf16 ? 3 : 4;  // its cast to bf16 is one more
+  return bytes(Elements{count * (matrices * smaller * larger + 2 * smaller * smaller)}, DType::bf16);
 }
 
 LocalUpdate keller_jordan_update(Program& program) {

@@ -37,7 +37,7 @@ struct MuonBatch {
 void add_newton_schulz(Work& work, const Parameter& matrix);
 /// What that needs meanwhile, in bf16. Eager: X, a X, B X and their sum, X X^T and the polynomial of it; compiled, as dion's is, a X and
 /// the sum are fused away.
-[[nodiscard]] Bytes newton_schulz_bytes(const Parameter& matrix, bool compiled);
+[[nodiscard]] Bytes newton_schulz_bytes(const Parameter& matrix, DType momentum, bool compiled);
 
 /// keller_jordan: this rank updates its own matrices and all that AdamW updates, and the ranks then exchange parameters.
 [[nodiscard]] LocalUpdate keller_jordan_update(Program& program);

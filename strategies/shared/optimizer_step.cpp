@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "strategies/shared/muon.hpp"
+#include "strategies/shared/sharding.hpp"
 
 namespace shardsim {
 namespace {
@@ -85,7 +86,7 @@ static Elements factored_elements(const Model& model, const OptimizerTarget& tar
   return Elements{whole == 0 ? 0 : ceil_div(states * target.count.value(), whole)};
 }
 
-OptimizerStep::OptimizerStep(Program& program) : program_(program) {
+OptimizerStep::OptimizerStep(Program& program) : program_(program), own_dtype_(own_dtype_of_trained(program.model())) {
   if (program.training().optimizer.kind == OptimizerKind::muon) orthogonal_ = orthogonalized_parameters(program.model());
 }
 
@@ -105,6 +106,13 @@ Elements OptimizerStep::element_wise(const OptimizerTarget& target) const {
   return Elements{static_cast<std::int64_t>((static_cast<__int128>(rest) * target.count.value() + whole - 1) / whole)};
 }
 
+/// PyTorch makes states like the tensor that they belong to: of adapters, in their own dtype.
+DType OptimizerStep::moments_dtype() const {
+  const Training& training = program_.training();
+  const bool own = own_dtype_ && !training.precision.master && training.optimizer.kind != OptimizerKind::adamw_8bit;
+  return own ? *own_dtype_ : moment_dtype(training);
+}
+
 void OptimizerStep::add(OptimizerTarget target) {
   ScheduleBuilder& build = program_.build;
   const int moments = moment_count(program_.training().optimizer.kind);
@@ -114,7 +122,7 @@ void OptimizerStep::add(OptimizerTarget target) {
                          .category = Category::optimizer_states,
                          .persistent = true,
                          .host = program_.training().offload.optimizer != OffloadTarget::none,
-                         .dtype = moment_dtype(program_.training()),
+                         .dtype = moments_dtype(),
                          .pool = ScheduleBuilder::compute_stream(),
                          .layout = part ? LayoutId{} : target.layout,
                          .elements = part.value_or(target.count)});
@@ -155,11 +163,11 @@ Elements OptimizerStep::temporary_elements(std::size_t first, std::size_t last) 
 /// Muon goes matrix by matrix, and AdamW over the rest before or after it.
 Bytes OptimizerStep::temporary_bytes(std::size_t first, std::size_t last) const {
   const Training& training = program_.training();
-  Bytes most = bytes(temporary_elements(first, last), moment_count(training.optimizer.kind) > 0 ? moment_dtype(training) : DType::fp32);
+  Bytes most = bytes(temporary_elements(first, last), moment_count(training.optimizer.kind) > 0 ? moments_dtype() : DType::fp32);
   if (!newton_schulz_) return most;
   for (std::size_t t = first; t < last; ++t)
     for (ParameterId p : targets_[t].parameters)
-      if (orthogonalizes(p)) most = std::max(most, newton_schulz_bytes(program_.model().at(p), false));
+      if (orthogonalizes(p)) most = std::max(most, newton_schulz_bytes(program_.model().at(p), moments_dtype(), false));
   return most;
 }
 
@@ -179,7 +187,7 @@ BufferId OptimizerStep::allocate_temporaries(std::size_t first, std::size_t last
   if (size == Bytes{} || training.offload.optimizer != OffloadTarget::none || training.optimizer.kind == OptimizerKind::adamw_8bit)
     return {};
   const OptimizerKind kind = training.optimizer.kind;
-  const DType dtype = kind == OptimizerKind::muon ? DType::bf16 : moment_count(kind) > 0 ? moment_dtype(training) : DType::fp32;
+  const DType dtype = kind == OptimizerKind::muon ? DType::bf16 : moment_count(kind) > 0 ? moments_dtype() : DType::fp32;
   return program_.build.allocate({.label = {"optimizer temporaries", {}},
                                   .category = Category::temporaries,
                                   .dtype = dtype,
@@ -207,14 +215,17 @@ void OptimizerStep::update(std::size_t t, const Gradients& gradients) {
   const OptimizerKind kind = training.optimizer.kind;
   const OptimizerTarget& target = targets_[t];
   const std::size_t parts = gradients.buffers.size();
+  const bool on_host = training.offload.optimizer != OffloadTarget::none;
+  const Implementation implementation = on_host && cpu_kernel_ ? Implementation::fused : training.optimizer.implementation;
   bool first = true;
   for (std::size_t i = 0; i < parts; ++i) {
     const Elements count = gradients.counts[i];
     if (count == Elements{}) continue;
     Work work;
-    work.memory = Bytes{static_cast<std::int64_t>(touches(kind, training.optimizer.implementation) *
-                                                  static_cast<double>(bytes(count, target.dtype).value()))};
-    work.kernels = kernels(kind, training.optimizer.implementation, std::max<std::size_t>(1, target.parameters.size() / parts));
+    work.memory = Bytes{static_cast<std::int64_t>(touches(kind, implementation) * static_cast<double>(bytes(count, target.dtype).value()))};
+    const std::size_t tensors = std::max<std::size_t>(1, target.parameters.size() / parts);
+    work.kernels = kernels(kind, implementation, tensors);
+    build.call(HostCall::optimizer_tensor, static_cast<std::int32_t>(tensors));
     if (newton_schulz_ && std::exchange(first, false))
       for (ParameterId p : target.parameters)
         if (orthogonalizes(p)) add_newton_schulz(work, program_.model().at(p));
@@ -226,7 +237,7 @@ void OptimizerStep::update(std::size_t t, const Gradients& gradients) {
                   .gradients = gradients.buffers[i],
                   .first_moment = moments_[t].first,
                   .second_moment = moments_[t].second,
-                  .on_host = training.offload.optimizer != OffloadTarget::none});
+                  .on_host = on_host});
   }
 }
 
@@ -261,7 +272,7 @@ void OptimizerStep::unscale(const std::vector<Gradients>& gradients, Communicato
 }
 
 void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype,
-                         bool host_sync) {
+                         bool host_sync, Elements norms) {
   if (!program_.training().optimizer.clip_grad_norm) return;
   ScheduleBuilder& build = program_.build;
   Elements local;
@@ -276,21 +287,21 @@ void OptimizerStep::clip(const std::vector<Gradients>& gradients, CommunicatorId
   norm.kernels = std::max(1, tensors / 30) + 2;
   OpId last = build.compute({"clip_grad_norm", {}}, build.work(norm), Pass::backward, {});
   if (communicator.valid() && build.schedule().group_of(communicator).size > 1) {
-    const BufferId scalar = build.allocate({.label = {"total norm", {}},
-                                            .category = Category::temporaries,
-                                            .dtype = DType::fp32,
-                                            .pool = ScheduleBuilder::compute_stream(),
-                                            .elements = Elements{1}});
+    const BufferId total = build.allocate({.label = {"total norm", {}},
+                                           .category = Category::temporaries,
+                                           .dtype = DType::fp32,
+                                           .pool = ScheduleBuilder::compute_stream(),
+                                           .elements = norms});
     build.wait_stream(stream, ScheduleBuilder::compute_stream());
     last = build.communicate({"clip_grad_norm", {}}, stream,
                              {.kind = Collective::all_reduce,
                               .communicator = communicator,
                               .dtype = DType::fp32,
                               .control = true,
-                              .payload = Elements{1},
-                              .target = scalar});
+                              .payload = norms,
+                              .target = total});
     build.wait(ScheduleBuilder::compute_stream(), last);
-    build.free(scalar);
+    build.free(total);
   }
   if (host_sync) build.host_wait({"clip_grad_norm.item", {}}, last);
   Work scale;

@@ -2,6 +2,7 @@
 // The optimizer of one rank: its states, what a step reads and writes, and what it needs meanwhile. Shared by all strategies.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "strategies/hooks.hpp"
@@ -54,8 +55,14 @@ class OptimizerStep {
   void unscale(const std::vector<Gradients>& gradients, CommunicatorId communicator, DType gradient_dtype);
 
   /// clip_grad_norm_: norms of the local gradients, one scalar all-reduce over `communicator` (none: nothing is sharded), scaling in
-  /// place. Nothing if the job does not clip.
-  void clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync);
+  /// place. Nothing if the job does not clip. `norms`: how many the all-reduce carries: DTensors reduce one for each parameter tensor.
+  void clip(const std::vector<Gradients>& gradients, CommunicatorId communicator, StreamId stream, DType gradient_dtype, bool host_sync,
+            Elements norms = Elements{1});
+
+  /// On the host one kernel does the whole update, as DeepSpeedCPUAdam (csrc/adam/cpu_adam_impl.cpp) does: 28 bytes an element for fp32.
+  /// torch's own optimizers go operation by operation there unless they are asked to be fused: foreach is for the GPU
+  /// (torch/optim/optimizer.py).
+  void has_cpu_kernel() { cpu_kernel_ = true; }
 
   /// Muon: the updates come orthogonalised (dion's tasks, emitted before); without it the step orthogonalises all that its targets hold.
   void updates_are_orthogonal() { newton_schulz_ = false; }
@@ -74,11 +81,15 @@ class OptimizerStep {
   void update(std::size_t target, const Gradients& gradients);
   void create_states();
 
+  [[nodiscard]] DType moments_dtype() const;
+
   Program& program_;
+  std::optional<DType> own_dtype_;  // of adapters
   std::vector<OptimizerTarget> targets_;
   std::vector<Moments> moments_;
   std::vector<bool> orthogonal_;  // by parameter: muon's matrices; of other optimizers none
   bool newton_schulz_ = true;
+  bool cpu_kernel_ = false;
   Elements chunk_;  // none: everything at once
   bool created_ = false;
 };

@@ -11,6 +11,7 @@ namespace shardsim {
 
 Replicated::Replicated(Program& program, LocalUpdate local)
     : program_(program),
+      own_dtype_(own_dtype_of_trained(program.model())),
       local_(std::move(local)),
       trainable_(ExpertParallel(program.job).local(parameters_where(program.model(), true))),
       updated_(program.model().parameters->size()),
@@ -21,9 +22,9 @@ Replicated::Replicated(Program& program, LocalUpdate local)
   if (!local_.synchronize && !overlapped()) local_ = {.storage = trainable_, .updated = trainable_};
   for (ParameterId p : local_.updated) updated_[static_cast<std::size_t>(p.index)] = true;
   const std::vector<ParameterId> frozen = ExpertParallel(program.job).local(parameters_where(program.model(), false));
-  parameters_ = declare("parameters", Category::parameters, Role::parameter, precision.parameters, local_.storage);
+  parameters_ = declare("parameters", Category::parameters, Role::parameter, own_dtype_.value_or(precision.parameters), local_.storage);
   if (!frozen.empty()) frozen_ = declare("frozen parameters", Category::parameters, Role::parameter, precision.parameters, frozen);
-  if (precision.master && !overlapped())
+  if (precision.master && own_dtype_ != precision.master && !overlapped())
     master_ = declare("master copy", Category::optimizer_states, Role::none, *precision.master, local_.updated);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "strategies/hooks.hpp"
@@ -47,7 +48,8 @@ class Replicated {
   [[nodiscard]] BufferId parameters() const { return parameters_; }
   [[nodiscard]] bool overlapped() const { return static_cast<bool>(local_.step_bucket); }
   void step_bucket(std::size_t bucket, BufferId gradients, OpId reduced) const { local_.step_bucket(*this, bucket, gradients, reduced); }
-  [[nodiscard]] DType gradient_dtype() const { return program_.training().precision.gradients; }
+  /// Of what trains: adapters may have a dtype of their own.
+  [[nodiscard]] DType gradient_dtype() const { return own_dtype_.value_or(program_.training().precision.gradients); }
   [[nodiscard]] OptimizerStep& optimizer() { return optimizer_; }
 
  private:
@@ -55,6 +57,7 @@ class Replicated {
   [[nodiscard]] BufferId declare(const char* verb, Category category, Role role, DType dtype, const std::vector<ParameterId>& ids);
 
   Program& program_;
+  std::optional<DType> own_dtype_;
   LocalUpdate local_;
   std::vector<ParameterId> trainable_;
   std::vector<bool> updated_;  // by parameter

@@ -51,6 +51,11 @@ std::vector<ParameterId> parameters_where(const Model& model, bool trainable) {
   return ids;
 }
 
+std::optional<DType> own_dtype_of_trained(const Model& model) {
+  const auto trained = std::ranges::find_if(*model.parameters, [](const Parameter& p) { return p.trainable; });
+  return trained == model.parameters->end() ? std::nullopt : trained->dtype;
+}
+
 std::vector<ParameterId> all_parameters(const Model& model) {
   std::vector<ParameterId> ids(model.parameters->size());
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = {static_cast<std::int32_t>(i)};

@@ -2,6 +2,7 @@
 // Padding and shards: every library's own rule, once.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,5 +37,8 @@ struct FlatLayout {
 /// All trainable (or all frozen) parameters, in registration order.
 [[nodiscard]] std::vector<ParameterId> parameters_where(const Model& model, bool trainable);
 [[nodiscard]] std::vector<ParameterId> all_parameters(const Model& model);
+
+/// The dtype of what trains where it is not the model's: of adapters, which are all that trains beside a frozen model.
+[[nodiscard]] std::optional<DType> own_dtype_of_trained(const Model& model);
 
 }  // namespace shardsim

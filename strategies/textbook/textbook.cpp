@@ -47,10 +47,10 @@ Textbook textbook(const Job& job) {
       payload = 2 * e_g * trained;
       break;
     case 1:
-      payload = e_g * trained + e_p * psi;
+      payload = (e_g + e_p) * trained;
       break;
     case 2:
-      payload = g * e_g * trained + e_p * psi;
+      payload = (g * e_g + e_p) * trained;
       break;
     default:
       payload = g * (2 * e_p * psi + e_g * trained);

@@ -158,17 +158,33 @@ class TextbookSchedule final : public Hooks {
     return units_.back().get();
   }
 
+  BufferId parameters(const char* what, const Unit& unit, LayoutId layout, Elements count) {
+    return build_.buffer({.label = {what, unit.name},
+                          .category = Category::parameters,
+                          .role = plan_.stage == 3 ? Role::none : Role::parameter,
+                          .persistent = true,
+                          .dtype = program_.training().precision.parameters,
+                          .pool = compute_stream,
+                          .layout = layout,
+                          .elements = count});
+  }
+
+  /// Below stage 3 frozen parameters stand apart: nobody sends them.
+  void declare_parameters(Unit& unit) {
+    if (plan_.stage == 3) {
+      unit.stored = parameters("parameters", unit, unit.shard, unit.shard_count);
+      return;
+    }
+    std::vector<ParameterId> frozen;
+    for (ParameterId p : unit.parameters)
+      if (!program_.model().at(p).trainable) frozen.push_back(p);
+    if (!frozen.empty()) parameters("frozen parameters", unit, layout(frozen, false), unit.count - unit.trainable_count);
+    if (!unit.trainable.empty()) unit.stored = parameters("parameters", unit, unit.full_trainable, unit.trainable_count);
+  }
+
   void declare_states(Unit& unit) {
     const Precision& precision = program_.training().precision;
-    const bool sharded = plan_.stage == 3;
-    unit.stored = build_.buffer({.label = {"parameters", unit.name},
-                                 .category = Category::parameters,
-                                 .role = sharded ? Role::none : Role::parameter,
-                                 .persistent = true,
-                                 .dtype = precision.parameters,
-                                 .pool = compute_stream,
-                                 .layout = sharded ? unit.shard : unit.full,
-                                 .elements = sharded ? unit.shard_count : unit.count});
+    declare_parameters(unit);
     if (unit.trainable.empty()) return;
     const bool shard_states = plan_.stage >= 1;
     const LayoutId states = shard_states ? unit.shard_trainable : unit.full_trainable;
@@ -310,7 +326,7 @@ class TextbookSchedule final : public Hooks {
                        {.kind = Collective::all_gather,
                         .communicator = shard_group_,
                         .dtype = program_.training().precision.parameters,
-                        .payload = unit.count,
+                        .payload = unit.trainable_count,
                         .target = unit.stored});
   }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "scenarios/reader/named_files.hpp"
 #include "studies/check/baselines.hpp"
 #include "studies/check/expectations.hpp"
 #include "studies/formula/symbols.hpp"
@@ -45,11 +46,14 @@ void apply(const Scenario& scenario, std::vector<BaselineEdit> edits, CheckedFil
 
 void check_scenario(const std::string& file, bool update, CheckedFile& findings) {
   const Scenario scenario = value_or_throw(load_scenario(file));
+  findings.inputs = input_files(scenario);
   if (scenario.expect.empty()) {
     findings.cases.push_back(single_case(file, "expect", Outcome::failed, "the scenario has no expect block: nothing is checked"));
     return;
   }
-  const Json result = simulate_json(simulate_scenario(scenario));
+  const SimulationResult simulated = simulate_scenario(scenario);
+  for (const std::string& warning : simulated.warnings) findings.warnings.push_back(file + ": " + warning);
+  const Json result = simulate_json(simulated);
   const Symbols symbols = symbols_of(scenario.job());
   Problems problems;
   std::vector<BaselineEdit> edits;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "studies/check/check_case.hpp"
 
@@ -13,6 +14,8 @@ struct CheckedFile {
   CheckCases cases;                        ///< never empty: a file that cannot be read is a case of its own
   std::string problems;                    ///< of the input, as text
   std::string changes;                     ///< of baselines, one line each
+  std::vector<std::string> inputs{};       ///< files that were read for it
+  std::vector<std::string> warnings{};     ///< of the simulation, each with its scenario
   std::optional<std::string> rewritten{};  ///< the file with the new baselines, where some moved
 };
 

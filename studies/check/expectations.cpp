@@ -58,10 +58,12 @@ class Checker {
   void check_number(const ExactNumber& actual) {
     if (e_.equals) {
       const auto expected = evaluate(*e_.equals, e_.equals_where, symbols_);
-      if (expected)
-        compare(actual, *expected, "= " + *e_.equals);
-      else
+      if (!expected)
         problems_.append(expected.error());
+      else if (!std::isfinite(expected->value()))
+        problems_.add(e_.equals_where, "the formula's value is not a finite number");
+      else
+        compare(actual, *expected, "= " + *e_.equals);
     }
     if (e_.baseline) compare(actual, baseline(), "(baseline)");
     check_bounds(actual);

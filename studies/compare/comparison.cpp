@@ -9,6 +9,8 @@
 
 #include "sim/base/parallel.hpp"
 #include "studies/compare/variant.hpp"
+#include "studies/compare/what_if.hpp"
+#include "studies/simulate/assumptions.hpp"
 #include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
@@ -106,6 +108,31 @@ std::vector<Crossover> find_crossovers(const Scenario& base, const std::vector<s
   return out;
 }
 
+std::optional<Rescue> find_rescue(const Scenario& base, const std::vector<SimulationResult>& results) {
+  if (results.empty()) return std::nullopt;
+  const bool some_fit = std::any_of(results.begin(), results.end(), [](const SimulationResult& r) { return r.memory.fits; });
+  const SimulationResult* wanted = &results.front();
+  if (!some_fit)
+    wanted = &*std::min_element(results.begin(), results.end(), [](const SimulationResult& a, const SimulationResult& b) {
+      return a.memory.device_peak < b.memory.device_peak;
+    });
+  if (wanted->memory.fits) return std::nullopt;
+  const auto scenario = vary(base, choose_strategy(base, wanted->schedule->strategy));
+  if (!scenario) return std::nullopt;
+  const MemoryExplanation explanation = explain_memory(*scenario, *wanted);
+  if (!explanation.cheapest) return std::nullopt;
+  return Rescue{wanted->schedule->strategy, explanation.changes[*explanation.cheapest]};
+}
+
+void add_assumptions(const Scenario& base, Comparison& comparison) {
+  if (comparison.results.empty()) return;
+  const auto own = std::find_if(comparison.results.begin(), comparison.results.end(),
+                                [&](const SimulationResult& r) { return r.schedule->strategy == base.strategy.name; });
+  const SimulationResult& result = own == comparison.results.end() ? comparison.results.front() : *own;
+  const auto scenario = vary(base, choose_strategy(base, result.schedule->strategy));
+  if (scenario) comparison.assumed = assumptions_of(*scenario, result);
+}
+
 }  // namespace
 
 Comparison compare_strategies(const Scenario& base, const std::vector<std::string>& names, std::int64_t largest_micro_batch) {
@@ -131,7 +158,24 @@ Comparison compare_strategies(const Scenario& base, const std::vector<std::strin
   std::stable_sort(comparison.results.begin(), comparison.results.end(),
                    [](const SimulationResult& a, const SimulationResult& b) { return a.step.time < b.step.time; });
   comparison.crossovers = find_crossovers(base, ran, largest_micro_batch);
+  comparison.rescue = find_rescue(base, comparison.results);
+  add_assumptions(base, comparison);
   return comparison;
+}
+
+std::vector<std::string> Comparison::warnings() const {
+  std::vector<std::pair<std::string, std::string>> by_text;  // warning, strategies
+  for (const SimulationResult& result : results)
+    for (const std::string& warning : result.warnings) {
+      const auto same = std::find_if(by_text.begin(), by_text.end(), [&](const auto& known) { return known.first == warning; });
+      if (same == by_text.end())
+        by_text.emplace_back(warning, result.schedule->strategy);
+      else
+        same->second += ", " + result.schedule->strategy;
+    }
+  std::vector<std::string> out;
+  for (const auto& [warning, names] : by_text) out.push_back(names + ": " + warning);
+  return out;
 }
 
 }  // namespace shardsim

@@ -2,11 +2,14 @@
 // Several strategies on one job: their results ranked, and the micro-batches at which the order changes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "scenarios/reader/scenario.hpp"
+#include "sim/engine/assumption.hpp"
 #include "sim/engine/result.hpp"
+#include "sim/memory/memory_explanation.hpp"
 
 namespace shardsim {
 
@@ -22,10 +25,21 @@ struct Crossover {
   bool fits = false;                ///< both fit into memory there
 };
 
+/// The single change that makes a strategy fit that would be worth it: it is the fastest, or nothing fits and it is the leanest.
+struct Rescue {
+  std::string strategy;
+  MemoryChange change;
+};
+
 struct Comparison {
   std::vector<SimulationResult> results;  ///< fastest first
   std::vector<NotRun> not_run;
   std::vector<Crossover> crossovers;  ///< by micro-batch
+  std::optional<Rescue> rescue;
+  Assumptions assumed;  ///< of the scenario's own strategy, or of the fastest
+
+  /// What simulate warns of, with the strategies that it concerns: "ddp, fsdp1: does not fit ...".
+  [[nodiscard]] std::vector<std::string> warnings() const;
 };
 
 /// Simulates `base` under each of `names`, and again at micro-batches from 1 to `largest_micro_batch` to find the crossovers.

@@ -22,7 +22,7 @@ bool Execution::agree() const {
 
 Seconds step_in_order(const Scenario& scenario) {
   auto schedule = std::make_shared<const Schedule>(execute::in_order(emit(scenario.job())));
-  return run_simulation(std::move(schedule), CostModel(scenario.cluster), {}, {.allocator = std::nullopt}).step.time;
+  return run_simulation(std::move(schedule), CostModel(scenario.cluster, *scenario.stack), {}, {.allocator = std::nullopt}).step.time;
 }
 
 Execution execute_scenario(execute::Platform& platform, const Scenario& scenario, const execute::ExecutionOptions& options) {
@@ -39,17 +39,28 @@ Execution execute_scenario(execute::Platform& platform, const Scenario& scenario
           .textbook = predicted.traffic.textbook};
 }
 
+namespace {
+
+/// Every class of kernels at so many times its rate.
+void scale_kernels(Gpu& gpu, double factor) {
+  for (double* rate : {&gpu.gemm.efficiency, &gpu.gemm.memory_efficiency, &gpu.attention_efficiency, &gpu.attention_backward_efficiency,
+                       &gpu.elementwise_efficiency, &gpu.optimizer_efficiency})
+    *rate *= factor;
+}
+
+}  // namespace
+
 Scenario on_this_machine(Scenario scenario, const Profile& machine, const std::function<Seconds(const Execution&)>& measured, int steps) {
   scenario.cluster.profile = machine;
+  scenario.stack = std::make_shared<const Stack>();  // the executor is no Python
   Scenario alone = scenario;
   alone.cluster.nodes = alone.cluster.gpus_per_node = 1;
   alone.strategy.options = {};  // how many ranks share or replicate what
   execute::LocalPlatform platform;
   const Seconds time = measured(execute_scenario(platform, alone, {.steps = steps}));
   // Copies do not scale with the efficiency of kernels, so that it is approached.
-  double& efficiency = alone.cluster.profile.gpu.sustained_efficiency;
-  for (int i = 0; i < 8; ++i) efficiency *= step_in_order(alone) / time;
-  scenario.cluster.profile.gpu.sustained_efficiency = efficiency;
+  for (int i = 0; i < 8; ++i) scale_kernels(alone.cluster.profile.gpu, step_in_order(alone) / time);
+  scenario.cluster.profile.gpu = alone.cluster.profile.gpu;
   return scenario;
 }
 

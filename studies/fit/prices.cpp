@@ -32,6 +32,10 @@ const std::vector<Price>& table() {
              gemm.efficiency /= factor;
              gemm.memory_efficiency /= factor;
              for (GemmModel::Point& point : gemm.table) point.time = point.time * factor;
+             if (!p.gpu.gemm_fp8) return;
+             p.gpu.gemm_fp8->efficiency /= factor;
+             p.gpu.gemm_fp8->memory_efficiency /= factor;
+             for (GemmModel::Point& point : p.gpu.gemm_fp8->table) point.time = point.time * factor;
            },
        .least = [](const Profile& p) { return std::max(p.gpu.gemm.efficiency, p.gpu.gemm.memory_efficiency); }},
       {.name = "attention",
@@ -44,6 +48,7 @@ const std::vector<Price>& table() {
            [](Profile& p, double factor) {
              p.gpu.attention_efficiency /= factor;
              p.gpu.attention_backward_efficiency /= factor;
+             for (AttentionModel::Point& point : p.gpu.attention.table) point.share /= factor;
            },
        .least = [](const Profile& p) { return std::max(p.gpu.attention_efficiency, p.gpu.attention_backward_efficiency); }},
       {.name = "memory-bound kernels",
@@ -51,19 +56,18 @@ const std::vector<Price>& table() {
        .together = 0.3,
        .apart = 0.1,
        .keys = {{"gpu.elementwise_efficiency", [](const Profile& p) { return price_number(p.gpu.elementwise_efficiency); }}},
-       .stretch = [](Profile& p, double factor) { p.gpu.elementwise_efficiency /= factor; },
+       .stretch =
+           [](Profile& p, double factor) {
+             p.gpu.elementwise_efficiency /= factor;
+             p.gpu.optimizer_efficiency /= factor;
+           },
        .least = [](const Profile& p) { return p.gpu.elementwise_efficiency; }},
       {.name = "host",
        .family = "host",
        .together = 0.5,
        .apart = 0.2,
-       .keys = {{"gpu.kernel_launch", [](const Profile& p) { return to_text(p.gpu.kernel_launch); }},
-                {"gpu.collective_launch", [](const Profile& p) { return to_text(p.gpu.collective_launch); }}},
-       .stretch =
-           [](Profile& p, double factor) {
-             p.gpu.kernel_launch = p.gpu.kernel_launch * factor;
-             p.gpu.collective_launch = p.gpu.collective_launch * factor;
-           },
+       .keys = {{"node.host_speed", [](const Profile& p) { return price_number(p.node.host_speed); }}},
+       .stretch = [](Profile& p, double factor) { p.node.host_speed /= factor; },
        .least = no_least},
       {.name = "links inside a node",
        .family = "links",

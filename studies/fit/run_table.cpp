@@ -88,8 +88,8 @@ Result<ConfigNode> read_run_csv(const Source& source) {
   return list;
 }
 
-MeasuredRun read_run(const ConfigNode& node, const std::filesystem::path& folder, Problems& problems) {
-  MeasuredRun run;
+TimedRun read_run(const ConfigNode& node, const std::filesystem::path& folder, Problems& problems) {
+  TimedRun run;
   run.where = node.where;
   MapReader reader(node, problems, "the run");
   if (const ConfigNode* scenario = reader.require("scenario")) {
@@ -116,7 +116,7 @@ MeasuredRun read_run(const ConfigNode& node, const std::filesystem::path& folder
 
 }  // namespace
 
-Result<std::vector<MeasuredRun>> load_runs(const std::string& path) {
+Result<std::vector<TimedRun>> load_runs(const std::string& path) {
   const auto source = read_source(path);
   if (!source) return tl::make_unexpected(source.error());
   const std::filesystem::path file(path);
@@ -129,7 +129,7 @@ Result<std::vector<MeasuredRun>> load_runs(const std::string& path) {
                  {"a CSV with the columns scenario,step_time_s, or YAML: runs: [{scenario: job.yaml, step_time_s: 1.9}]"});
     return tl::make_unexpected(std::move(problems));
   }
-  std::vector<MeasuredRun> runs;
+  std::vector<TimedRun> runs;
   for (const ConfigNode& item : list->items) runs.push_back(read_run(item, file.parent_path(), problems));
   if (!problems.empty()) return tl::make_unexpected(std::move(problems));
   return runs;

@@ -22,10 +22,10 @@ std::string from_anywhere(const std::string& path) {
   return std::filesystem::exists(path, error) ? std::filesystem::absolute(path, error).string() : path;
 }
 
-std::vector<TimedJob> jobs_of(const std::vector<MeasuredRun>& runs, const std::string& base) {
+std::vector<TimedJob> jobs_of(const std::vector<TimedRun>& runs, const std::string& base) {
   std::vector<TimedJob> jobs;
   Problems problems;
-  for (const MeasuredRun& run : runs) {
+  for (const TimedRun& run : runs) {
     auto scenario = load_scenario(run.scenario, {"cluster.profile=" + from_anywhere(base)});
     if (!scenario)
       problems.append(scenario.error());
@@ -38,7 +38,7 @@ std::vector<TimedJob> jobs_of(const std::vector<MeasuredRun>& runs, const std::s
   return jobs;
 }
 
-Seconds measured_time(const MeasuredRun& run, const StepTime& step) {
+Seconds measured_time(const TimedRun& run, const StepTime& step) {
   return run.step_time ? *run.step_time : step.time * (step.tokens_per_second_per_gpu / *run.tokens_per_second_per_gpu);
 }
 
@@ -63,7 +63,7 @@ std::vector<FittedPrice> moved(const Profile& from, const Profile& to, const Fac
 
 }  // namespace
 
-RunFit fit_runs(const std::string& file, const std::vector<MeasuredRun>& runs, const std::string& base, const Profile& profile) {
+RunFit fit_runs(const std::string& file, const std::vector<TimedRun>& runs, const std::string& base, const Profile& profile) {
   const std::vector<TimedJob> jobs = jobs_of(runs, base);
   RunFit result;
   FactorProblem problem;

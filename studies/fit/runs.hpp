@@ -11,7 +11,7 @@
 
 namespace shardsim {
 
-struct MeasuredRun {
+struct TimedRun {
   std::string scenario;  ///< path
   Where where;
   std::optional<Seconds> step_time;
@@ -21,7 +21,7 @@ struct MeasuredRun {
 
 /// A table with the columns scenario, step_time_s (or step_time with a unit, or tokens_per_second_per_gpu), peak_bytes; or YAML: a list of
 /// maps with these keys, or `runs:` with one. Paths are relative to the file.
-[[nodiscard]] Result<std::vector<MeasuredRun>> load_runs(const std::string& path);
+[[nodiscard]] Result<std::vector<TimedRun>> load_runs(const std::string& path);
 
 /// One key of the profile that the fit moved.
 struct MovedKey {
@@ -38,7 +38,7 @@ struct FittedPrice {
 };
 
 struct FittedRun {
-  MeasuredRun run;
+  TimedRun run;
   Seconds measured, before, after;
   std::optional<double> left_out;  ///< error of its time, fitted to the others alone
   std::optional<Bytes> predicted_peak;
@@ -51,7 +51,7 @@ struct RunFit {
 };
 
 /// Fits the prices of `profile`, read from the path `base`, to the runs of `file`.
-[[nodiscard]] RunFit fit_runs(const std::string& file, const std::vector<MeasuredRun>& runs, const std::string& base,
+[[nodiscard]] RunFit fit_runs(const std::string& file, const std::vector<TimedRun>& runs, const std::string& base,
                               const Profile& profile);
 
 }  // namespace shardsim

@@ -10,7 +10,7 @@ SimulationResult TimedJob::run(std::span<const double> logs) const {
   cluster.profile = stretched(std::move(cluster.profile), logs);
   Detail detail;
   detail.allocator = std::nullopt;
-  return run_simulation(job_.step, CostModel(cluster), job_.facts, detail);
+  return run_simulation(job_.step, CostModel(cluster, *scenario_.stack), job_.facts, detail);
 }
 
 }  // namespace shardsim

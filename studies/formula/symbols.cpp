@@ -34,12 +34,6 @@ LayerSizes sizes_of(const Model& model) {
   return sizes;
 }
 
-DType reduction_dtype(const Job& job) {
-  const std::string named = job.strategy.options.given("reduce_dtype") ? job.strategy.options.word("reduce_dtype", "") : "";
-  if (const auto given = dtype_from(named)) return *given;
-  return job.training.precision.reduce.value_or(job.training.precision.gradients);
-}
-
 }  // namespace
 
 Symbols symbols_of(const Job& job) {

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "sim/base/units_text.hpp"
 #include "studies/compare/variant.hpp"
 #include "studies/compare/what_if.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/plan/options.hpp"
 #include "studies/plan/planner.hpp"
 #include "studies/plan/words.hpp"
@@ -26,23 +28,36 @@ std::string largest_term(const Memory& memory) {
 }
 
 /// The cheapest change that makes a job fit that does not: the first that does, in order of what it costs the user.
-std::string cheapest_rescue(const Scenario& base) {
+std::string cheapest_rescue(const Scenario& base, double headroom) {
   for (const Change& change : memory_changes(base))
-    if (const auto result = what_if(base, change.assignments); result && result->memory.fits)
+    if (const auto result = what_if(base, change.assignments); result && fits_with(result->memory, headroom))
       return fmt::format("{} alone makes it fit ({}, step {})", change.text, to_text(result->memory.device_peak),
                          to_text(result->step.time));
   return "no single change makes it fit";
 }
 
-Answer does_it_fit(const Scenario& base, const SimulationResult& now) {
+/// "71.20 GiB of 79.15 GiB: 60.01 GiB allocated, 70.05 GiB reserved, 1.15 GiB outside the allocator".
+std::string memory_text(const Memory& memory) {
+  return fmt::format("{} of {}: {} allocated, {} reserved by the allocator, {} outside it", to_text(memory.device_peak),
+                     to_text(memory.capacity), to_text(memory.peak), to_text(memory.reserved_peak), to_text(memory.overhead));
+}
+
+Answer does_it_fit(const Scenario& base, const SimulationResult& now, double headroom) {
   const Memory& memory = now.memory;
   const std::string question = "Does the scenario as written fit?";
-  if (memory.fits)
-    return {question, fmt::format("yes: {} of {}", to_text(memory.device_peak), to_text(memory.capacity)),
-            fmt::format("the largest term at the peak is {}; {} are free", largest_term(memory),
-                        to_text(memory.capacity - memory.device_peak))};
-  return {question, fmt::format("no: {} of {}", to_text(memory.device_peak), to_text(memory.capacity)),
-          fmt::format("the largest term at the peak is {}; {}", largest_term(memory), cheapest_rescue(base))};
+  const std::string term = "the largest term at the peak is " + largest_term(memory);
+  const bool host = memory.host_capacity > Bytes{} && memory.host_pinned_node > memory.host_capacity;
+  if (host)
+    return {question,
+            fmt::format("no: {} of pinned host memory a node, {} there", to_text(memory.host_pinned_node), to_text(memory.host_capacity)),
+            fmt::format("each of {} ranks a node pins {}; {}", base.cluster.gpus_per_node, to_text(memory.host_pinned),
+                        cheapest_rescue(base, headroom))};
+  if (!memory.fits) return {question, "no: " + memory_text(memory), term + "; " + cheapest_rescue(base, headroom)};
+  if (!fits_with(memory, headroom))
+    return {question, "at the edge: " + memory_text(memory),
+            fmt::format("{}, and {} is all that stays free; {}", term, to_text(memory.capacity - memory.device_peak),
+                        cheapest_rescue(base, headroom))};
+  return {question, "yes: " + memory_text(memory), fmt::format("{}; {} are free", term, to_text(memory.capacity - memory.device_peak))};
 }
 
 /// Why fewer GPUs than `enough` do not do: what the leanest way on the most of them that were tried needs. Empty if none was tried.
@@ -80,8 +95,7 @@ Answer fastest(const Plan& plan, const SearchResult& found) {
     if (e.gpus() == best.gpus() && e.candidate.strategy != best.candidate.strategy && (second == nullptr || e.time() < second->time()))
       second = &e;
   const Memory& memory = best.result.memory;
-  std::string why = fmt::format("bound by {}; it needs {} of {}, of which {} are allocated", best.result.step.bound_by,
-                                to_text(memory.device_peak), to_text(memory.capacity), to_text(memory.peak));
+  std::string why = fmt::format("bound by {}; it needs {}", best.result.step.bound_by, memory_text(memory));
   if (second != nullptr) {
     const double longer = second->time() / best.time() - 1;
     why += fmt::format("; the next strategy, {}, {}", second->candidate.text(),
@@ -135,40 +149,81 @@ Answer in_time(const Plan& plan) {
 
 Answer largest(const Scenario& base, const Plan& plan) {
   const std::string question = "Which micro-batch fits in the scenario as written?";
-  if (!plan.largest_micro_batch) return {question, "none", "one sequence does not fit: " + cheapest_rescue(base)};
+  const double headroom = plan.request.headroom;
+  if (!plan.largest_micro_batch)
+    return {question, "none",
+            fmt::format("one sequence does not fit with {:.0f} % to spare: {}", headroom * 100, cheapest_rescue(base, headroom))};
+  const std::int64_t own = base.training.micro_batch_size;
   const std::int64_t next = *plan.largest_micro_batch + 1;
   const auto beyond = what_if(base, {fmt::format("training.micro_batch_size={}", next)});
-  return {
-      question,
-      fmt::format("{} {} ({} tokens) a rank", grouped(*plan.largest_micro_batch), *plan.largest_micro_batch == 1 ? "sequence" : "sequences",
-                  grouped(*plan.largest_micro_batch * base.training.sequence_length)),
-      beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak),
-                           to_text(beyond->memory.capacity), largest_term(beyond->memory))
-             : "more cannot be simulated"};
+  return {question,
+          fmt::format("{} {} ({} tokens) a rank{}", grouped(*plan.largest_micro_batch),
+                      *plan.largest_micro_batch == 1 ? "sequence" : "sequences",
+                      grouped(*plan.largest_micro_batch * base.training.sequence_length),
+                      own == *plan.largest_micro_batch ? ", as written" : fmt::format("; written is {}", grouped(own))),
+          beyond ? fmt::format("{} need {} of {}; the largest term is {}", grouped(next), to_text(beyond->memory.device_peak),
+                               to_text(beyond->memory.capacity), largest_term(beyond->memory))
+                 : "more cannot be simulated"};
 }
 
-Answer option_values(const Scenario& base) {
-  const TunedOptions tuned = tune_options(base);
+Answer option_values(const Scenario& base, double headroom) {
+  const TunedOptions tuned = tune_options(base, headroom);
   const std::string question = "Which bucket, prefetch and sharding values are the fastest in the scenario as written?";
-  if (tuned.tried.empty()) return {question, "there is nothing to choose", base.strategy.name + " has no such options"};
+  if (tuned.tried.empty())
+    return {question, tuned.fits_before ? "there is nothing to choose" : "none of them makes it fit",
+            base.strategy.name + (tuned.fits_before ? " has no such options" : ": see above for what would")};
   std::string why;
   for (const TriedOption& option : tuned.tried)
     why += fmt::format("{}{} of {}: {}", why.empty() ? "" : "; ", option.name, fmt::join(option.values, ", "),
-                       option.best.empty() ? "no gain" : fmt::format("{} saves {}", option.best, percent_text(option.saved)));
+                       option.best.empty() ? "no gain"
+                       : tuned.fits_before ? fmt::format("{} saves {}", option.best, percent_text(option.saved))
+                                           : option.best + " fits");
   const auto assignments = tuned.assignments();
   if (assignments.empty()) return {question, "as they are", why};
+  if (!tuned.fits_before)
+    return {question, fmt::format("as written it does not fit; {} does, {} a step", fmt::join(assignments, ", "), to_text(tuned.after)),
+            why};
   return {question,
           fmt::format("{}: {} a step in place of {} (-{})", fmt::join(assignments, ", "), to_text(tuned.after), to_text(tuned.before),
                       percent_text(tuned.saved())),
           why};
 }
 
+/// What another library would bring: a change of code base, so it is told apart and never the plan's answer.
+Answer elsewhere(const Plan& plan) {
+  const Evaluated& best = plan.time->evaluated;
+  const std::string question = fmt::format("And if you changed the library, on as many GPUs?");
+  std::string list, fastest = "nothing faster";
+  double least = 0.995;
+  for (const PlanEntry& entry : plan.elsewhere) {
+    const Evaluated& e = entry.evaluated;
+    const double ratio = e.time() / best.time();
+    const std::string difference =
+        std::abs(ratio - 1) < 0.0005 ? "as fast" : percent_text(std::abs(ratio - 1)) + (ratio < 1 ? " faster" : " slower");
+    list += fmt::format("{}{}: {}, {}", list.empty() ? "" : "; ", library_of(e.candidate.strategy), e.candidate.text(), difference);
+    if (ratio >= least) continue;
+    least = ratio;
+    fastest = fmt::format("{} ({}): -{}", e.candidate.strategy, library_of(e.candidate.strategy), percent_text(1 - ratio));
+  }
+  return {question, fastest, list};
+}
+
+Answer edge(const Plan& plan) {
+  const Evaluated& e = plan.fragile->evaluated;
+  const Memory& memory = e.result.memory;
+  return {"Is there something faster with less memory free?",
+          fmt::format("{} on {}: {} a step, FRAGILE", e.candidate.text(), gpus_text(e.gpus()), to_text(e.time())),
+          fmt::format("it needs {}{}; fragmentation and longer sequences differ from run to run", memory_text(memory),
+                      memory.allocator_retries > 0 ? ", and the allocator gives its cache back to the driver, which stalls steps" : "")};
+}
+
 }  // namespace
 
 std::vector<Answer> answers(const Scenario& base, const Plan& plan, const SearchResult& found) {
   const SimulationResult now = simulate_scenario(base);
-  std::vector<Answer> out{does_it_fit(base, now), fewest_gpus(plan, found), largest(base, plan)};
-  out.push_back(option_values(base));
+  const double headroom = plan.request.headroom;
+  std::vector<Answer> out{does_it_fit(base, now, headroom), fewest_gpus(plan, found), largest(base, plan)};
+  out.push_back(option_values(base, headroom));
   if (!plan.time) return out;
   Candidate best = plan.time->evaluated.candidate;
   out.push_back(fastest(plan, found));
@@ -178,7 +233,9 @@ std::vector<Answer> answers(const Scenario& base, const Plan& plan, const Search
   best.accumulation = std::min(best.accumulation, exact_micro_batches);  // shares of a step do not need all of its micro-batches
   const Scenario job = value_or_throw(scenario_of(base, best));
   out.push_back(network_answer(job));
-  out.push_back(mover_answer(job));
+  out.push_back(mover_answer(job, headroom));
+  if (plan.fragile) out.push_back(edge(plan));
+  if (!plan.elsewhere.empty()) out.push_back(elsewhere(plan));
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/costs/checked_time.hpp"
 #include "sim/costs/cost_model.hpp"
 #include "studies/compare/variant.hpp"
 
@@ -37,13 +38,13 @@ SimTime layer_time(const Scenario& s, const CostModel& costs, const LayerType& t
   for (std::size_t m = 0; m < type.modules.size(); ++m) {
     const Module& module = type.modules[m];
     if (!counted(s, module)) continue;
-    const SimTime forward = SimTime::from(costs.work(module.forward));
+    const SimTime forward = checked_time(costs.work(module.forward));
     time += forward;
     if (!trains) continue;  // which backward passes a frozen layer runs is not settled here
     if (recomputed(kind, module)) time += forward;
     Work backward = first && m == 0 ? Work{} : module.backward_input;
     backward += module.backward_weight;
-    time += SimTime::from(costs.work(backward));
+    time += checked_time(costs.work(backward));
   }
   return time;
 }
@@ -60,19 +61,30 @@ Bytes layer_tensors(const Scenario& s, const LayerType& type, Checkpointing kind
   return sum;
 }
 
+/// The stack that a candidate is run by where the scenario leaves it to the strategy; empty where it does not.
+std::string usual_stack(const Scenario& base, const std::string& strategy) {
+  const ConfigNode* training = base.root.find("training");
+  const ConfigNode* written = training ? training->find("stack") : nullptr;
+  const StrategyInfo* info = find_strategy(strategy);
+  return info && (!written || written->kind == ConfigNode::Kind::null) ? info->stack : std::string();
+}
+
 }  // namespace
 
 const LowerBounds::Share& LowerBounds::share(const Candidate& candidate) {
-  const auto [place, fresh] = shares_.try_emplace({candidate.micro_batch, candidate.checkpointing});
+  const std::string stack = usual_stack(base_, candidate.strategy);
+  const auto [place, fresh] = shares_.try_emplace({candidate.micro_batch, candidate.checkpointing, stack});
   Share& share = place->second;
   if (!fresh) return share;
-  const auto scenario = vary(base_, {fmt::format("training.micro_batch_size={}", candidate.micro_batch),
-                                     "training.activation_checkpointing=" + candidate.checkpointing});
+  std::vector<std::string> changes{fmt::format("training.micro_batch_size={}", candidate.micro_batch),
+                                   "training.activation_checkpointing=" + candidate.checkpointing};
+  if (!stack.empty()) changes.push_back("training.stack=" + stack);
+  const auto scenario = vary(base_, changes);
   if (!scenario) return share;  // the base's own strategy refuses: zero is a bound, too
   const Model& model = *scenario->model;
   const bool trains = model.trainable() == model.total();
   const ActivationCheckpointing& checkpointing = scenario->training.checkpointing;
-  const CostModel costs(scenario->cluster);
+  const CostModel costs(scenario->cluster, *scenario->stack);
   std::map<std::tuple<std::int32_t, bool, bool>, std::pair<SimTime, Bytes>> known;  // by type, checkpointed or not, first or not
   SimTime time;
   std::int32_t block = 0;

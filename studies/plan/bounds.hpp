@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "studies/plan/candidate.hpp"
 
@@ -33,7 +34,7 @@ class LowerBounds {
   [[nodiscard]] Bytes states(const Candidate& candidate) const;
 
   const Scenario& base_;
-  std::map<std::pair<std::int64_t, std::string>, Share> shares_;
+  std::map<std::tuple<std::int64_t, std::string, std::string>, Share> shares_;  // by micro-batch, checkpointing and stack
 };
 
 }  // namespace shardsim

@@ -9,7 +9,9 @@
 
 #include "sim/base/units_text.hpp"
 #include "studies/compare/variant.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/simulate/simulation_job.hpp"
+#include "studies/sweep/sweep_plan.hpp"
 
 namespace shardsim {
 namespace {
@@ -25,6 +27,30 @@ OptionSets option_sets(const std::string& strategy, std::int64_t nodes, std::int
   return sets;
 }
 
+/// The options that the scenario gives its own strategy, as assignments: "reshard_after_forward=false".
+std::vector<std::string> own_options(const Scenario& base) {
+  std::vector<std::string> out;
+  const ConfigNode* block = base.root.find("strategy");
+  if (block == nullptr) return out;
+  for (const Entry& entry : block->entries)
+    if (base.strategy.options.given(entry.key)) out.push_back(entry.key + "=" + flow_text(entry.value));
+  return out;
+}
+
+/// `chosen` on top of what the scenario gives.
+std::vector<std::string> on_top(std::vector<std::string> given, const std::vector<std::string>& chosen) {
+  const auto name_of_option = [](const std::string& assignment) { return assignment.substr(0, assignment.find('=')); };
+  for (const std::string& option : chosen) {
+    const auto same =
+        std::find_if(given.begin(), given.end(), [&](const std::string& o) { return name_of_option(o) == name_of_option(option); });
+    if (same == given.end())
+      given.push_back(option);
+    else
+      *same = option;
+  }
+  return given;
+}
+
 struct ClusterShape {
   std::int64_t nodes, gpus_per_node;
 };
@@ -36,6 +62,18 @@ std::vector<ClusterShape> machines(const Scenario& base, const PlanRequest& requ
     for (std::int64_t gpus = 1; gpus < whole; gpus *= 2) all.push_back({1, gpus});
   for (const std::int64_t nodes : request.nodes) all.push_back({nodes, whole});
   return all;
+}
+
+/// option_sets with what the scenario gives its own strategy; none where the strategy makes no sense on so few GPUs.
+std::vector<std::vector<std::string>> ways_to_run(const Scenario& base, const std::vector<std::string>& own, const std::string& strategy,
+                                                  ClusterShape machine, bool hybrid) {
+  if (!makes_sense(strategy, base, machine.nodes * machine.gpus_per_node)) return {};
+  auto sets = option_sets(strategy, machine.nodes, machine.gpus_per_node, hybrid);
+  if (strategy != base.strategy.name) return sets;
+  std::vector<std::vector<std::string>> out;
+  for (const auto& options : sets)
+    if (auto set = on_top(own, options); std::find(out.begin(), out.end(), set) == out.end()) out.push_back(std::move(set));
+  return out;
 }
 
 /// Micro-batches that divide a rank's share of the global batch.
@@ -62,9 +100,10 @@ std::string Candidate::text() const {
 
 std::vector<Candidate> candidates(const Scenario& base, const PlanRequest& request) {
   std::vector<Candidate> all;
+  const std::vector<std::string> own = own_options(base);
   for (const auto& [nodes, gpus_per_node] : machines(base, request))
     for (const std::string& strategy : request.strategies)
-      for (const auto& options : option_sets(strategy, nodes, gpus_per_node, request.hybrid))
+      for (const auto& options : ways_to_run(base, own, strategy, {nodes, gpus_per_node}, request.hybrid))
         for (const std::string& checkpointing : request.checkpointing)
           for (const std::string& offload : request.offload)
             for (const std::int64_t m : micro_batches(request, nodes * gpus_per_node))
@@ -91,17 +130,30 @@ std::vector<std::string> left_out(const Scenario& base, const PlanRequest& reque
   return out;
 }
 
-Result<Scenario> scenario_of(const Scenario& base, const Candidate& candidate) {
-  auto assignments = choose_strategy(base, candidate.strategy);
-  for (const std::string& option : candidate.options) assignments.push_back("strategy." + option);
-  assignments.push_back(fmt::format("cluster.nodes={}", candidate.nodes));
-  assignments.push_back(fmt::format("cluster.gpus_per_node={}", candidate.gpus_per_node));
-  assignments.push_back(fmt::format("training.micro_batch_size={}", candidate.micro_batch));
-  assignments.push_back(fmt::format("training.gradient_accumulation_steps={}", candidate.accumulation));
-  assignments.push_back("training.activation_checkpointing=" + candidate.checkpointing);
-  assignments.push_back("training.offload=" + candidate.offload);
-  return vary(base, assignments);
+std::vector<std::string> assignments_of(const Scenario& base, const Candidate& candidate) {
+  const Training& now = base.training;
+  std::vector<std::string> out = choose_strategy(base, candidate.strategy);
+  const auto own = candidate.strategy == base.strategy.name ? own_options(base) : std::vector<std::string>{};
+  for (const std::string& option : candidate.options)
+    if (std::find(own.begin(), own.end(), option) == own.end()) out.push_back("strategy." + option);
+  if (candidate.nodes != base.cluster.nodes) out.push_back(fmt::format("cluster.nodes={}", candidate.nodes));
+  if (candidate.gpus_per_node != base.cluster.gpus_per_node)
+    out.push_back(fmt::format("cluster.gpus_per_node={}", candidate.gpus_per_node));
+  if (candidate.micro_batch != now.micro_batch_size) out.push_back(fmt::format("training.micro_batch_size={}", candidate.micro_batch));
+  if (candidate.accumulation != now.gradient_accumulation_steps)
+    out.push_back(fmt::format("training.gradient_accumulation_steps={}", candidate.accumulation));
+  const auto unlike = [&](std::string_view key, const std::string& value) {
+    const ConfigNode* block = base.root.find("training");
+    const ConfigNode* written = block == nullptr ? nullptr : block->find(key);
+    return value != (written == nullptr ? "none" : flow_text(*written));
+  };
+  if (unlike("activation_checkpointing", candidate.checkpointing))
+    out.push_back("training.activation_checkpointing=" + candidate.checkpointing);
+  if (unlike("offload", candidate.offload)) out.push_back("training.offload=" + candidate.offload);
+  return out;
 }
+
+Result<Scenario> scenario_of(const Scenario& base, const Candidate& candidate) { return vary(base, assignments_of(base, candidate)); }
 
 std::optional<SimulationResult> simulate_candidate(const Scenario& base, const Candidate& candidate) {
   const auto simulated = [&](std::int64_t accumulation) -> std::optional<SimulationResult> {

@@ -32,6 +32,9 @@ struct Candidate {
 /// GPUs".
 [[nodiscard]] std::vector<std::string> left_out(const Scenario& base, const PlanRequest& request);
 
+/// What --set takes to make `candidate` of the scenario: what the scenario says already is left out.
+[[nodiscard]] std::vector<std::string> assignments_of(const Scenario& base, const Candidate& candidate);
+
 /// The base scenario as `candidate` says; problems where the library forbids it.
 [[nodiscard]] Result<Scenario> scenario_of(const Scenario& base, const Candidate& candidate);
 

@@ -7,6 +7,7 @@
 
 #include "sim/base/units_text.hpp"
 #include "studies/compare/what_if.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/plan/planner.hpp"
 #include "studies/plan/words.hpp"
 #include "studies/simulate/simulation_job.hpp"
@@ -56,12 +57,25 @@ std::string rate_text(const Link& link, double times) {
   return fmt::format("{} {}", whole_text(std::ceil(link.today.base() * times * (bits ? 8e-9 : 1e-9) - 1e-6)), bits ? "Gbit/s" : "GB/s");
 }
 
+/// What holds an offloaded step up: the host's DRAM, which a CPU optimizer reads and writes, and the link to it.
+void add_offload_changes(const Scenario& job, std::vector<Change>& changes) {
+  const Offload& offload = job.training.offload;
+  if (offload.optimizer == OffloadTarget::none && offload.parameters == OffloadTarget::none) return;
+  const Profile& profile = job.cluster.profile;
+  if (profile.node.host_memory_bandwidth > ByteRate{})
+    changes.push_back({"host memory twice as fast",
+                       {fmt::format("cluster.host_memory_bandwidth={:.0f} B/s", profile.node.host_memory_bandwidth.base() * 2)}});
+  changes.push_back({"a link to the host twice as fast", {fmt::format("cluster.host_link={:.0f} B/s", profile.gpu.host_link.base() * 2)}});
+  if (offload.parameters != OffloadTarget::none && offload.optimizer != OffloadTarget::none)
+    changes.push_back({"parameters on the GPU, the optimizer on the host", {"training.offload={optimizer: cpu}"}});
+  changes.push_back({"no offload", {"training.offload=none"}});
+}
+
 std::vector<Change> step_changes(const Scenario& job) {
   std::vector<Change> changes;
+  add_offload_changes(job, changes);
   if (!job.training.compile) changes.push_back({"compiling the model", {"training.compile=true"}});
-  const std::string launch =
-      fmt::format("cluster.kernel_launch={} ns", static_cast<std::int64_t>(job.cluster.profile.gpu.kernel_launch.base() * 0.5e9));
-  changes.push_back({"a host twice as fast", {launch}});
+  changes.push_back({"a host twice as fast", {fmt::format("cluster.host_speed={}", 2 * job.cluster.profile.node.host_speed)}});
   if (job.cluster.nodes > 1)
     changes.push_back({"NICs twice as fast", link_of(job).at(2)});
   else if (job.cluster.gpus_per_node > 1)
@@ -96,7 +110,7 @@ Answer network_answer(const Scenario& job) {
           why + "; " + bandwidth_to_hide(job)};
 }
 
-Answer mover_answer(const Scenario& job) {
+Answer mover_answer(const Scenario& job, double headroom) {
   const SimulationResult now = simulate_scenario(job);
   std::string list, best = "nothing that was tried";
   double more_than = 0.005;  // of the step: less is no answer
@@ -104,7 +118,7 @@ Answer mover_answer(const Scenario& job) {
     const auto result = what_if(job, change.assignments);
     if (!result) continue;
     const double saved = 1 - result->step.time / now.step.time;
-    const bool lost = now.memory.fits && !result->memory.fits;
+    const bool lost = fits_with(now.memory, headroom) && !fits_with(result->memory, headroom);
     list += fmt::format("{}{}: {}", list.empty() ? "" : "; ", change.text, saved > 0.0005 ? "-" + percent_text(saved) : "no change");
     if (lost) list += fmt::format(", but {} do not fit", to_text(result->memory.device_peak));
     if (lost || saved <= more_than) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "studies/plan/feasible.hpp"
 #include "studies/plan/planner.hpp"
 
 namespace shardsim {
@@ -17,7 +18,7 @@ bool fits_somehow(const Scenario& base, const PlanRequest& request, std::int64_t
   lean.parts_of_a_node = false;
   lean.global_batch = nodes * base.cluster.gpus_per_node;
   lean.micro_batches = {};
-  return !search(candidates(base, lean), search_model(base)).fitting.empty();
+  return !search(candidates(base, lean), search_model(base, request.headroom)).fitting.empty();
 }
 
 /// The least number of nodes that holds the job: `low` do not, `high` do.
@@ -31,8 +32,12 @@ std::int64_t halved(const Scenario& base, const PlanRequest& request, std::int64
 
 }  // namespace
 
-SearchModel search_model(const Scenario& base) {
-  return {LowerBounds(base), [&base](const Candidate& c) { return simulate_candidate(base, c); }, base.cluster.profile.gpu.capacity};
+SearchModel search_model(const Scenario& base, double headroom) {
+  const auto usable = (1 - headroom) * static_cast<double>(base.cluster.profile.gpu.capacity.value());
+  return {.bound = LowerBounds(base),
+          .evaluate = [&base](const Candidate& c) { return simulate_candidate(base, c); },
+          .capacity = Bytes{static_cast<std::int64_t>(usable)},
+          .fits = [headroom](const SimulationResult& result) { return fits_with(result.memory, headroom); }};
 }
 
 std::int64_t refined_minimum(const Scenario& base, const PlanRequest& request, std::int64_t fitting_gpus) {

@@ -7,6 +7,7 @@
 
 #include "studies/compare/variant.hpp"
 #include "studies/plan/candidate.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/simulate/simulation_job.hpp"
 
 namespace shardsim {
@@ -66,20 +67,32 @@ std::vector<std::string> TunedOptions::assignments() const {
   return all;
 }
 
-TunedOptions tune_options(const Scenario& base) {
+TunedOptions tune_options(const Scenario& base, double headroom) {
   const StrategyInfo& info = *find_strategy(base.strategy.name);
-  std::vector<std::string> assignments = shortened(base);
+  const std::vector<std::string> alone = shortened(base);
+  std::vector<std::string> assignments = alone;
   const SimulationResult now = simulate_scenario(value_or_throw(vary(base, assignments)));
-  TunedOptions tuned{.tried = {}, .before = now.step.time, .after = now.step.time};
+  const bool roomy = fits_with(now.memory, headroom);
+  // A scenario that fits at the edge may go on so; one that does not fit is no measure for the time of those that do.
+  const auto fits = [&](const SimulationResult& result) {
+    return fits_with(result.memory, headroom) ||
+           (now.memory.fits && !roomy && result.memory.fits && result.memory.device_peak <= now.memory.device_peak);
+  };
+  TunedOptions tuned{.tried = {}, .before = now.step.time, .after = now.step.time, .fits_before = now.memory.fits};
+  bool found = now.memory.fits;  // a way that fits, to be compared with
   for (const auto& [name, values] : choices(base.cluster)) {
     if (std::none_of(info.options.begin(), info.options.end(), [&](const OptionSpec& spec) { return spec.name == name; })) continue;
     TriedOption option{.name = name, .values = {}, .best = {}, .saved = 0};
     Seconds fastest = tuned.after;
     for (const std::string& value : values) {
-      const auto result = simulated(base, assignments, fmt::format("strategy.{}={}", name, value));
-      if (!result || (now.memory.fits && !result->memory.fits)) continue;
+      const std::string assignment = fmt::format("strategy.{}={}", name, value);
+      const auto result = simulated(base, assignments, assignment);
+      if (!result || !fits(*result)) continue;
+      if (!now.memory.fits)  // what is named must do by itself
+        if (const auto single = simulated(base, alone, assignment); !single || !fits(*single)) continue;
       option.values.push_back(value);
-      if (result->step.time >= fastest - tuned.before * worth_telling) continue;
+      if (found && result->step.time >= fastest - tuned.before * worth_telling) continue;
+      found = true;
       fastest = result->step.time;
       option.best = value;
     }

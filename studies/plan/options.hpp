@@ -20,13 +20,15 @@ struct TriedOption {
 struct TunedOptions {
   std::vector<TriedOption> tried;
   Seconds before, after;
+  bool fits_before = true;  ///< the scenario as written
   [[nodiscard]] double saved() const { return 1 - after / before; }
   /// "strategy.bucket_cap_mb=100", one for each option with a best value.
   [[nodiscard]] std::vector<std::string> assignments() const;
 };
 
 /// Simulates the usual values of each option that the scenario's strategy has, one option after the other: a later one is tried on the best
-/// of those before it. Values that the library forbids, or that make a scenario that fits not fit, are passed over.
-[[nodiscard]] TunedOptions tune_options(const Scenario& base);
+/// of those before it. Values that the library forbids, or with which the scenario does not fit with `headroom` to spare, are passed over.
+/// Where the scenario does not fit, values count that make it fit, each by itself.
+[[nodiscard]] TunedOptions tune_options(const Scenario& base, double headroom = 0);
 
 }  // namespace shardsim

@@ -8,6 +8,7 @@
 
 #include "sim/base/units_text.hpp"
 #include "studies/compare/variant.hpp"
+#include "studies/plan/feasible.hpp"
 #include "studies/plan/words.hpp"
 #include "studies/sweep/sweep_plan.hpp"
 
@@ -21,6 +22,8 @@ constexpr Seconds typical_node_mtbf{54.0 * 24 * 2048 / 419 * 3600};
 constexpr Seconds typical_restart{600};
 constexpr ByteRate typical_storage{2e9};
 constexpr std::int64_t most_nodes_by_default = 64;
+// Fine-tuning goes over a data set a few times: three epochs (the recipes of Alpaca, Taori et al. 2023) of its 52,000 samples.
+constexpr std::int64_t usual_epochs = 3, usual_samples = 52'000;
 
 std::vector<std::string> texts(const ConfigNode& list, Problems& problems, const std::vector<std::string>& allowed) {
   std::vector<std::string> out;
@@ -74,6 +77,14 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
+/// "8 %" or 0.08.
+double read_share(const ConfigNode& node, Problems& problems) {
+  ConfigNode number = node;
+  const bool percent = node.kind == ConfigNode::Kind::scalar && node.text.ends_with('%');
+  if (percent) number.text = node.text.substr(0, node.text.find_last_not_of(" %") + 1);
+  return as_number(number, problems, 0, percent ? 90 : 0.9).value_or(0) / (percent ? 100 : 1);
+}
+
 /// The scenario's own value first, then the usual ones.
 std::vector<std::string> with_own(const Scenario& scenario, std::string_view key, std::vector<std::string> usual) {
   const ConfigNode* block = scenario.root.find("training");
@@ -124,10 +135,33 @@ void read_money_and_failures(PlanRequest& request, MapReader& reader, const Prof
     request.assumptions.push_back(fmt::format("a node writes checkpoints at {}", to_text(request.checkpoint_bandwidth)));
 }
 
+/// Strategies that the job can move to by an option or a few lines are those of its own library; another library is another code base.
+void read_strategies(PlanRequest& request, MapReader& reader, const Scenario& scenario) {
+  const ConfigNode* list = reader.find("strategies");
+  if (list != nullptr && list->kind == ConfigNode::Kind::scalar && list->text == "all") {
+    request.strategies = strategy_names();
+  } else if (list != nullptr) {
+    request.strategies = texts(*list, reader.problems(), strategy_names());
+  } else {
+    for (const StrategyInfo& info : strategies())
+      (same_library(info.name, scenario.strategy.name) ? request.strategies : request.others).push_back(info.name);
+    request.assumptions.push_back(
+        fmt::format("only strategies of {}, which the scenario's {} is of, are chosen from; plan.strategies names others",
+                    library_of(scenario.strategy.name), scenario.strategy.name));
+  }
+  const auto senseless = [&](const std::string& name) { return !makes_sense(name, scenario); };
+  if (list == nullptr || list->kind == ConfigNode::Kind::scalar) {
+    std::erase_if(request.strategies, senseless);
+    std::erase_if(request.others, senseless);
+  }
+}
+
 void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scenario) {
   Problems& problems = reader.problems();
-  request.strategies = strategy_names();
-  if (const ConfigNode* list = reader.find("strategies")) request.strategies = texts(*list, problems, strategy_names());
+  read_strategies(request, reader, scenario);
+  request.headroom = reader.has("headroom") ? read_share(*reader.find("headroom"), problems) : request.headroom;
+  if (!reader.has("headroom"))
+    request.assumptions.push_back(fmt::format("{:.0f} % of the memory stays free (plan.headroom)", request.headroom * 100));
   if (const ConfigNode* list = reader.find("micro_batch_sizes")) request.micro_batches = integers(*list, problems);
   request.checkpointing = with_own(scenario, "activation_checkpointing", {"none", "selective_ops", "full"});
   if (const ConfigNode* list = reader.find("activation_checkpointing"))
@@ -143,14 +177,24 @@ void read_choices(PlanRequest& request, MapReader& reader, const Scenario& scena
   request.hybrid = reader.boolean("hybrid", true);
 }
 
-/// Frozen parameters need no data: adapters on a large model are trained with as much as their own number asks for.
-void read_tokens(PlanRequest& request, MapReader& reader, const Model& model) {
-  const bool all = model.trainable() == model.total();
-  request.tokens =
-      reader.number("tokens", tokens_per_parameter * static_cast<double>(std::max<std::int64_t>(model.trainable().value(), 1)), 1, 1e18);
-  if (!reader.has("tokens"))
+/// Pre-training is told by its tokens; fine-tuning, which frozen parameters or a data set give away, by epochs of the data set.
+void read_tokens(PlanRequest& request, MapReader& reader, const Scenario& scenario) {
+  const Model& model = *scenario.model;
+  const bool has_data_set = reader.has("epochs") || reader.has("samples"), fine_tunes = has_data_set || model.trainable() != model.total();
+  const std::int64_t epochs = reader.integer("epochs", usual_epochs, 1, 1'000'000),
+                     samples = reader.integer("samples", usual_samples, 1, std::int64_t{1} << 48);
+  const double data_set =
+      static_cast<double>(epochs) * static_cast<double>(samples) * static_cast<double>(scenario.training.sequence_length);
+  const double usual = fine_tunes ? data_set : tokens_per_parameter * static_cast<double>(model.total().value());
+  if (has_data_set && reader.has("tokens"))
+    reader.problems().add(reader.find("tokens")->where, "tokens, and epochs of samples, say the same thing: give one of them");
+  request.tokens = reader.number("tokens", usual, 1, 1e18);
+  if (!reader.has("tokens") && !fine_tunes)
+    request.assumptions.push_back(fmt::format("training takes 20 tokens a parameter, {} in all", tokens_text(request.tokens)));
+  else if (!reader.has("tokens") && !(reader.has("epochs") && reader.has("samples")))
     request.assumptions.push_back(
-        fmt::format("training takes 20 tokens a parameter{}, {} in all", all ? "" : " that trains", tokens_text(request.tokens)));
+        fmt::format("fine-tuning takes {} epochs of {} samples, each as long as the sequence, {} in all (plan.epochs, plan.samples)",
+                    epochs, grouped(samples), tokens_text(request.tokens)));
   if (reader.has("days")) request.days = reader.number("days", 0, 1e-6, 1e6);
 }
 
@@ -170,7 +214,7 @@ Result<PlanRequest> read_plan(const Scenario& scenario) {
   if (!reader.has("global_batch"))
     request.assumptions.push_back(
         fmt::format("the global batch is the scenario's, {} {}", grouped(own), own == 1 ? "sequence" : "sequences"));
-  read_tokens(request, reader, *scenario.model);
+  read_tokens(request, reader, scenario);
   request.nodes = default_nodes(scenario, request.global_batch);
   if (const ConfigNode* list = reader.find("nodes")) {
     request.nodes = node_counts(*list, problems, scenario.cluster.gpus_per_node);

@@ -3,10 +3,13 @@
 //
 //   plan:
 //     global_batch: 1024                # sequences per optimizer step; default: what the scenario comes to
-//     tokens: 1e12                      # to train on; default: 20 per parameter that trains
+//     tokens: 1e12                      # to train on; default: 20 per parameter; fine-tuning: epochs x samples x sequence length
+//     epochs: 3                         # of a data set of so many
+//     samples: 52000                    # sequences
+//     headroom: 8 %                     # of the device's and the host's memory that stays free
 //     days: 90                          # within which training is to end
 //     nodes: [1, 2, 4, 8]               # default: powers of two, and parts of one node
-//     strategies: [ddp, zero3, fsdp2]   # default: all
+//     strategies: [ddp, zero3, fsdp2]   # default: those of the library that the scenario's strategy is of; or: all
 //     micro_batch_sizes: [1, 2, 4]      # default: all that divide a rank's share of the global batch
 //     activation_checkpointing: [none, full]
 //     offload: [none, optimizer, all]   # default: none
@@ -37,6 +40,8 @@ struct PlanRequest {
   std::vector<std::int64_t> nodes;
   bool parts_of_a_node = true;  ///< one node may be used in part
   std::vector<std::string> strategies;
+  std::vector<std::string> others;          ///< strategies of other libraries, looked at apart; empty where the user chose
+  double headroom = 0.08;                   ///< share of memory that stays free
   std::vector<std::int64_t> micro_batches;  ///< empty: all that divide
   std::vector<std::string> checkpointing;   ///< values of training.activation_checkpointing
   std::vector<std::string> offload;         ///< values of training.offload

@@ -87,7 +87,8 @@ SearchResult search(std::vector<Candidate> candidates, const SearchModel& model,
       }
       ++found.evaluated;
       Evaluated evaluated{wave[i]->candidate, std::move(*results[i])};
-      if (!evaluated.result.memory.fits) {
+      if (!model.fits(evaluated.result)) {
+        if (evaluated.result.memory.fits && (!found.fragile || evaluated.time() < found.fragile->time())) found.fragile = evaluated;
         keep_leanest(found.too_large, std::move(evaluated));
         continue;
       }

@@ -28,6 +28,7 @@ struct Excluded {
 struct SearchResult {
   std::vector<Evaluated> fitting;    ///< in the order of the search
   std::vector<Evaluated> too_large;  ///< ran, did not fit: the one with the least memory for each number of GPUs
+  std::optional<Evaluated> fragile;  ///< the fastest that the device holds, but not with what is to stay free
   std::vector<Excluded> excluded;    ///< by their memory bound: the one with the lowest for each number of GPUs
   std::int64_t evaluated = 0, pruned = 0, refused = 0;
 };
@@ -36,7 +37,8 @@ struct SearchResult {
 struct SearchModel {
   std::function<LowerBound(const Candidate&)> bound;
   std::function<std::optional<SimulationResult>(const Candidate&)> evaluate;  ///< called from several threads
-  Bytes capacity;
+  Bytes capacity;                                                             ///< that may be used
+  std::function<bool(const SimulationResult&)> fits = [](const SimulationResult& result) { return result.memory.fits; };
   std::function<void(std::size_t)> advanced{};  ///< told how many more candidates are settled; may be empty
 };
 

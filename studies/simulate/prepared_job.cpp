@@ -5,6 +5,7 @@
 
 #include "strategies/batch_shape.hpp"
 #include "studies/simulate/checkpoint_job.hpp"
+#include "studies/simulate/measured.hpp"
 
 namespace shardsim {
 namespace {
@@ -18,6 +19,7 @@ JobFacts facts_of(const Scenario& scenario, const Job& job) {
   facts.trainable_parameters = model.trainable();
   facts.tokens_per_step_per_rank = model.tokens_per_micro_batch * micro_batches;
   facts.model_flops_per_step = model.model_flops_per_micro_batch * static_cast<double>(micro_batches);
+  facts.fp8_flops_per_step = model.fp8_flops_per_micro_batch * static_cast<double>(micro_batches);
   facts.flop_convention = model.flop_convention;
   facts.compute = scenario.training.precision.compute;
   facts.textbook_bytes = textbook(job).sent_per_rank;
@@ -27,7 +29,7 @@ JobFacts facts_of(const Scenario& scenario, const Job& job) {
 bool is_job_of(const Job& job, const Scenario& scenario) {
   return job.world_size == scenario.cluster.world_size() && job.gpus_per_node == scenario.cluster.gpus_per_node &&
          job.strategy.name == scenario.strategy.name && job.strategy.semantics == scenario.strategy.semantics &&
-         job.strategy.options.values() == scenario.strategy.options.values();
+         job.strategy.version == scenario.strategy.version && job.strategy.options.values() == scenario.strategy.options.values();
 }
 
 }  // namespace
@@ -46,14 +48,16 @@ SimulationResult simulate_prepared(const Scenario& scenario, const PreparedJob& 
   }
   SimulationResult result = run_simulation(job.step, costs, job.facts, detail);
   add_checkpoint(scenario, result);
+  result.measured = measured_run(scenario, result);
   result.scenario = scenario.file;
+  result.stack = scenario.stack->name;
   result.warnings.insert(result.warnings.begin(), scenario.warnings.begin(), scenario.warnings.end());
   return result;
 }
 
 SimulationResult simulate_scenario(const Scenario& scenario, Detail detail) {
   if (Problems problems = check(scenario.job()); !problems.empty()) throw InputError(std::move(problems));
-  return simulate_prepared(scenario, prepare_job(scenario), CostModel(scenario.cluster), detail);
+  return simulate_prepared(scenario, prepare_job(scenario), CostModel(scenario.cluster, *scenario.stack), detail);
 }
 
 const PreparedJob& JobCache::job_of(const Scenario& scenario) {
@@ -92,9 +96,10 @@ void JobCache::change_batch_shape(const Scenario& scenario, const Job& job) {
 
 std::shared_ptr<const CostModel> JobCache::machine_of(const Scenario& scenario) {
   const ConfigNode& block = *scenario.root.find("cluster");
-  if (auto machine = machines_.find(block)) return machine;
-  auto machine = std::make_shared<const CostModel>(scenario.cluster);
-  machines_.add(block, machine);
+  const Machine key{block, scenario.stack};
+  if (auto machine = machines_.find(key)) return machine;
+  auto machine = std::make_shared<const CostModel>(scenario.cluster, *scenario.stack);
+  machines_.add(key, machine);
   return machine;
 }
 

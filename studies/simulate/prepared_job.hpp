@@ -39,11 +39,16 @@ class JobCache {
   [[nodiscard]] const PreparedJob& job_of(const Scenario& scenario);
   void emit_anew(const Scenario& scenario, const Job& job);
   void change_batch_shape(const Scenario& scenario, const Job& job);
+  /// The cluster block and the stack.
+  using Machine = std::pair<ConfigNode, std::shared_ptr<const Stack>>;
+  struct SameMachine {
+    bool operator()(const Machine& a, const Machine& b) const { return a.second == b.second && say_the_same(a.first, b.first); }
+  };
   std::shared_ptr<const CostModel> machine_of(const Scenario& scenario);
 
   // Neighbours in a sweep share a job, or the ops of one. More of them would only take memory that is in no cache of the processor.
   std::optional<Known> last_;
-  ByTree<CostModel> machines_{32};  // by the cluster block
+  RecentValues<Machine, CostModel, SameMachine> machines_{32};
 };
 
 }  // namespace shardsim

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "sim/base/csv.hpp"
+#include "sim/engine/measured_run.hpp"
 #include "sim/engine/unlike_ranks.hpp"
 #include "sim/memory/memory_explanation.hpp"
 #include "sim/schedule/checkpoint_report.hpp"
@@ -43,6 +44,11 @@ Json traffic_json(const Traffic& traffic, Lists lists) {
       {"sent_bytes_by_rank",
        Json::Object{{"min", number(traffic.by_rank_min)}, {"mean", traffic.by_rank_mean}, {"max", number(traffic.by_rank_max)}}}});
   if (lists == Lists::with) json.add("by_group", by_group(traffic));
+  json.add("by_node", Json::Object{{"sent_inside_bytes", number(traffic.sent_inside_node)},
+                                   {"sent_to_others_bytes", number(traffic.sent_between_nodes)},
+                                   {"sent_by_nic_bytes", number(traffic.sent_by_nic)},
+                                   {"nic_mean_bytes_per_second", traffic.nic_mean.base()},
+                                   {"nic_busiest_second_bytes_per_second", traffic.nic_busiest.base()}});
   json.add("control_bytes_per_rank", number(traffic.control));
   json.add("psi_units", traffic.psi_units);
   json.add("textbook_bytes_per_rank", number(traffic.textbook));
@@ -81,7 +87,11 @@ Json memory_json(const Memory& memory) {
                       {"at_peak_bytes", at_peak},
                       {"reserved_peak_bytes", number(memory.reserved_peak)},
                       {"overhead_bytes", number(memory.overhead)},
-                      {"device_peak_bytes", number(memory.device_peak)}};
+                      {"device_peak_bytes", number(memory.device_peak)},
+                      {"allocator_retries", memory.allocator_retries},
+                      {"host_pinned_bytes", number(memory.host_pinned)},
+                      {"host_pinned_bytes_per_node", number(memory.host_pinned_node)},
+                      {"host_capacity_bytes_per_node", memory.host_capacity > Bytes{} ? number(memory.host_capacity) : Json()}};
 }
 
 Json step_json(const StepTime& step) {
@@ -125,8 +135,13 @@ Json checkpoint_json(const CheckpointReport& c) {
 
 Json change_json(const MemoryChange& change) {
   Json::List set(change.assignments.begin(), change.assignments.end());
-  return Json::Object{{"change", change.text}, {"set", std::move(set)},        {"device_peak_bytes", number(change.device_peak)},
-                      {"fits", change.fits},   {"time_relative", change.time}, {"traffic_relative", change.traffic}};
+  return Json::Object{{"change", change.text},
+                      {"set", std::move(set)},
+                      {"config", Json::List(change.config.begin(), change.config.end())},
+                      {"device_peak_bytes", number(change.device_peak)},
+                      {"fits", change.fits},
+                      {"time_relative", change.time},
+                      {"traffic_relative", change.traffic}};
 }
 
 Json explanation_json(const MemoryExplanation& e, const Memory& memory) {
@@ -161,18 +176,33 @@ Json differences_json(const RankDifferences& differences, const StepTime& step, 
   return json;
 }
 
+Json measured_json(const MeasuredRun& run) {
+  const auto number_or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
+  return Json::Object{{"step_time_s", run.step_time ? Json(run.step_time->base()) : Json()},
+                      {"tokens_per_second_per_gpu", number_or_null(run.tokens_per_second_per_gpu)},
+                      {"peak_bytes", run.peak ? number(*run.peak) : Json()},
+                      {"mfu", number_or_null(run.mfu)},
+                      {"hfu", number_or_null(run.hfu)},
+                      {"time_error", number_or_null(run.time_error)},
+                      {"peak_error", number_or_null(run.peak_error)},
+                      {"doubts", Json::List(run.doubts.begin(), run.doubts.end())}};
+}
+
+Json assumed_of(const SimulationResult& result) { return result.assumed ? assumed_json(*result.assumed) : Json(); }
+
 /// A key of the contract's outermost object.
 struct Part {
   std::string_view name;
   Json (*make)(const SimulationResult& result, Lists lists);  ///< null: there is nothing to say
 };
 
-constexpr std::array<Part, 14> parts{{
+constexpr std::array<Part, 17> parts{{
     {"schema", [](const SimulationResult&, Lists) -> Json { return "shardsim.simulate/1"; }},
     {"scenario", [](const SimulationResult& r, Lists) -> Json { return r.scenario; }},
     {"strategy", [](const SimulationResult& r, Lists) -> Json { return r.schedule->strategy; }},
     {"semantics", [](const SimulationResult& r, Lists) -> Json { return r.schedule->semantics; }},
     {"library", [](const SimulationResult& r, Lists) -> Json { return r.schedule->library; }},
+    {"stack", [](const SimulationResult& r, Lists) -> Json { return r.stack; }},
     {"world_size", [](const SimulationResult& r, Lists) -> Json { return r.world_size; }},
     {"model", [](const SimulationResult& r, Lists) { return model_json(r); }},
     {"traffic", [](const SimulationResult& r, Lists lists) { return traffic_json(r.traffic, lists); }},
@@ -182,6 +212,8 @@ constexpr std::array<Part, 14> parts{{
      [](const SimulationResult& r, Lists lists) { return r.differences ? differences_json(*r.differences, r.step, lists) : Json(); }},
     {"warnings", [](const SimulationResult& r, Lists) -> Json { return Json::List(r.warnings.begin(), r.warnings.end()); }},
     {"checkpoint", [](const SimulationResult& r, Lists) { return r.checkpoint ? checkpoint_json(*r.checkpoint) : Json(); }},
+    {"measured", [](const SimulationResult& r, Lists) { return r.measured ? measured_json(*r.measured) : Json(); }},
+    {"assumed", [](const SimulationResult& r, Lists) { return assumed_of(r); }},
     {"explanation", [](const SimulationResult& r, Lists) { return r.explanation ? explanation_json(*r.explanation, r.memory) : Json(); }},
 }};
 
@@ -191,6 +223,18 @@ void add(const Part& part, const SimulationResult& result, Lists lists, Json& js
 }
 
 }  // namespace
+
+Json assumed_json(const Assumptions& assumed) {
+  Json::List list;
+  for (const Assumption& a : assumed)
+    list.emplace_back(Json::Object{{"key", a.key},
+                                   {"value", a.value},
+                                   {"origin", a.origin},
+                                   {"time_relative", a.time},
+                                   {"memory_bytes", number(a.memory)},
+                                   {"measure", a.measure}});
+  return list;
+}
 
 Json simulate_json(const SimulationResult& result) {
   Json json{Json::Object{}};

@@ -6,11 +6,15 @@
 #include <string>
 
 #include "sim/base/json_value.hpp"
+#include "sim/engine/assumption.hpp"
 #include "sim/engine/result.hpp"
 
 namespace shardsim {
 
 [[nodiscard]] Json simulate_json(const SimulationResult& result);
+
+/// What a prediction assumes, the largest effect first.
+[[nodiscard]] Json assumed_json(const Assumptions& assumed);
 
 /// The single figures of some of its parts ("step", "memory", "model" ...): what is left out is lists. For sweeps, whose rows show a few.
 [[nodiscard]] Json simulate_figures(const SimulationResult& result, std::span<const std::string> parts);

@@ -63,9 +63,9 @@ SweepRows::SweepRows(const SweepPlan& plan, RowFormat format)
       parts_(parts_of(plan.columns)),
       scenarios_(plan.base_file, plan.base_folder) {}
 
-std::string SweepRows::line(std::uint64_t index) {
+SweepRow SweepRows::row(std::uint64_t index) {
   const Figures figures = simulate(index);
-  return format_ == RowFormat::csv ? as_csv(index, figures) : as_json(index, figures);
+  return {format_ == RowFormat::csv ? as_csv(index, figures) : as_json(index, figures), !figures.error.empty()};
 }
 
 SweepRows::Figures SweepRows::simulate(std::uint64_t index) {

@@ -20,6 +20,12 @@ enum class RowFormat : std::uint8_t { csv, json_lines };
 /// The first line of a CSV: index, the keys that vary, error, the columns. Empty for JSON lines.
 [[nodiscard]] std::string sweep_header(const SweepPlan& plan, RowFormat format);
 
+/// A line of the table, without its end.
+struct SweepRow {
+  std::string line;
+  bool failed = false;  ///< an error in place of figures
+};
+
 /// The rows of a sweep, for one thread. What a row shares with those before it is not made again.
 class SweepRows {
  public:
@@ -27,7 +33,7 @@ class SweepRows {
 
   /// Simulates row `index`. A scenario that cannot run gives a row with its error and no figures: one bad corner of a grid does not end a
   /// sweep.
-  [[nodiscard]] std::string line(std::uint64_t index);
+  [[nodiscard]] SweepRow row(std::uint64_t index);
 
  private:
   struct Figures;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "scenarios/reader/named_files.hpp"
 #include "sim/config/node_edit.hpp"
 #include "studies/sweep/table_check.hpp"
 
@@ -133,6 +134,21 @@ std::uint64_t hash(std::uint64_t seed, std::string_view text) {
 
 std::uint64_t hash(std::uint64_t seed, const ConfigNode& node) { return hash(seed, flow_text(node)); }
 
+/// Files that the base and the values of the axes name.
+std::vector<std::string> files_of(const SweepPlan& plan) {
+  std::vector<std::string> files{plan.file, plan.base_file};
+  const auto add = [&](const ConfigNode& node) {
+    for (std::string& file : named_files(node, plan.base_folder)) files.push_back(std::move(file));
+  };
+  add(plan.base);
+  for (const SweepAxis& axis : plan.axes)
+    for (const auto& row : axis.rows)
+      for (const ConfigNode& value : row) add(value);
+  std::sort(files.begin() + 2, files.end());
+  files.erase(std::unique(files.begin() + 2, files.end()), files.end());
+  return files;
+}
+
 }  // namespace
 
 std::vector<std::string> SweepPlan::keys() const {
@@ -216,6 +232,7 @@ Result<SweepPlan> load_sweep(const std::string& path, const std::vector<std::str
   count_rows(plan, root->where, problems);
   if (problems.empty()) problems = unknown_keys(plan);
   if (!problems.empty()) return tl::make_unexpected(problems);
+  plan.inputs = files_of(plan);
   return plan;
 }
 
@@ -232,6 +249,10 @@ std::uint64_t fingerprint(const SweepPlan& plan) {
   std::uint64_t seed = hash(0xcbf29ce484222325ULL, SHARDSIM_VERSION);
   seed = hash(seed, plan.base_file);
   seed = hash(seed, plan.base);
+  for (std::size_t i = 2; i < plan.inputs.size(); ++i) {  // the sweep and its base are hashed as what they say
+    const auto content = read_source(plan.inputs[i]);
+    seed = hash(hash(seed, plan.inputs[i]), content ? content->text : "unreadable");
+  }
   for (const std::string& column : plan.columns) seed = hash(seed, column);
   seed = hash(seed, plan.says_which_rule ? "pools" : "allocator");
   for (const SweepAxis& axis : plan.axes) {

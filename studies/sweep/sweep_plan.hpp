@@ -31,6 +31,7 @@ struct SweepAxis {
 struct SweepPlan {
   std::string file;
   std::string base_file, base_folder;
+  std::vector<std::string> inputs;   ///< all files that the rows are made from: the sweep, its base and what these name
   ConfigNode base;                   ///< the base scenario's tree with `set` applied
   std::vector<SweepAxis> axes;       ///< the last varies fastest
   std::vector<std::string> columns;  ///< dotted paths into the JSON of `simulate`
@@ -53,7 +54,8 @@ struct SweepPlan {
 /// A value as one word of a table: scalars as written, maps and lists in YAML's flow style.
 [[nodiscard]] std::string flow_text(const ConfigNode& node);
 
-/// A number that changes with the plan, its base and the version of the program: rows of one may not be mixed with rows of another.
+/// A number that changes with whatever the rows depend on: the plan, the content of every file that it reads, and the program. Rows of one
+/// may not be mixed with rows of another.
 [[nodiscard]] std::uint64_t fingerprint(const SweepPlan& plan);
 
 }  // namespace shardsim

@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "scenarios/reader/scenario.hpp"
-#include "studies/sweep/journal.hpp"
 
 namespace shardsim {
 namespace {
@@ -18,23 +16,6 @@ std::vector<std::string> option_names() {
     for (const OptionSpec& option : info.options)
       if (std::find(names.begin(), names.end(), option.name) == names.end()) names.push_back(option.name);
   return names;
-}
-
-/// The part of a CSV line behind its first `fields` fields. A comma within quotes ends no field; a doubled quote leaves both states as
-/// they were.
-std::string_view behind_fields(std::string_view line, std::size_t fields) {
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"') quoted = !quoted;
-    if (line[i] == ',' && !quoted && --fields == 0) return line.substr(i + 1);
-  }
-  return {};
-}
-
-bool failed(std::string_view line, std::size_t keys) {
-  if (line.starts_with('{')) return line.find("\"error\":null") == std::string_view::npos;
-  const std::string_view rest = behind_fields(line, keys + 1);  // the row's number stands first
-  return !rest.empty() && rest.front() != ',';
 }
 
 }  // namespace
@@ -58,22 +39,6 @@ Problems unknown_keys(const SweepPlan& plan) {
     if (problem.message.starts_with("unknown key") && problem.message.find(" in strategy") == std::string::npos)
       problems.add(problem.where, problem.message, problem.notes);
   return problems;
-}
-
-FailedRows failed_rows(const std::string& table, const SweepPlan& plan) {
-  FailedRows found;
-  std::ifstream in(table);
-  const std::size_t keys = plan.keys().size();
-  std::int64_t lowest = -1;
-  for (std::string line; std::getline(in, line);) {
-    const std::int64_t row = row_number(line);
-    if (row < 0 || !failed(line, keys)) continue;
-    ++found.count;
-    if (lowest >= 0 && row > lowest) continue;
-    lowest = row;
-    found.first = line;
-  }
-  return found;
 }
 
 }  // namespace shardsim

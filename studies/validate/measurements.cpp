@@ -52,7 +52,7 @@ std::vector<Column> read_columns(const ConfigNode& node, Problems& problems) {
 }
 
 /// "0.5 %" as 0.005.
-double read_share(const ConfigNode& node, Problems& problems) {
+double read_percent(const ConfigNode& node, Problems& problems) {
   const auto text = as_text(node, problems);
   if (!text) return 0;
   char* end = nullptr;
@@ -168,7 +168,7 @@ Result<MeasurementSource> read_measurements(const ConfigNode& root) {
   source.inferred = reader.text("inferred", "");
   source.unexplained = reader.text("unexplained", "");
   const std::string software = reader.text("software", "");
-  if (const ConfigNode* bar = reader.find("error_bar")) source.error_bar = read_share(*bar, problems);
+  if (const ConfigNode* bar = reader.find("error_bar")) source.error_bar = read_percent(*bar, problems);
   if (const ConfigNode* fit = reader.require("fit"); fit != nullptr && fit->text != "none") {
     MapReader rule(*fit, problems, "fit");
     source.fit_every = rule.integer("every", 1, 1);

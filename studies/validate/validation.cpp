@@ -11,7 +11,7 @@
 #include "scenarios/reader/scenario.hpp"
 #include "sim/base/parallel.hpp"
 #include "sim/config/node_edit.hpp"
-#include "sim/costs/gemm_predictor.hpp"
+#include "sim/costs/products.hpp"
 #include "studies/simulate/simulation_job.hpp"
 #include "studies/validate/comparisons.hpp"
 

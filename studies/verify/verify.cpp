@@ -98,8 +98,7 @@ void add_option(const OptionSpec& option, const Options& given, std::vector<Chan
     const bool now = given.boolean(option.name, option.fallback == "true");
     offer(now ? "false" : "true", fmt::format("{} is {}", option.name, now ? "off" : "on"));
   } else if (option.kind == OptionKind::word) {
-    const std::vector<std::string> switches{"true", "false"};  // a word or a number, which "true" and "false" stand for
-    for (const std::string& word : option.words.empty() ? switches : option.words) offer(word, fmt::format("{} is {}", option.name, word));
+    for (const std::string& word : option.words) offer(word, fmt::format("{} is {}", option.name, word));
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include "calibrate/fit/statistics.hpp"
 #include "shared_data.hpp"
-#include "sim/costs/gemm_predictor.hpp"
+#include "sim/costs/products.hpp"
 
 namespace shardsim {
 namespace {
@@ -27,7 +27,7 @@ TEST(GemmFit, FindsTheParametersThatMadeThePoints) {
   GemmPoints points;
   for (std::int64_t m = 16; m <= 16384; m *= 4)
     for (std::int64_t n = 128; n <= 8192; n *= 4)
-      for (std::int64_t k = 128; k <= 8192; k *= 8) points.push_back({m, n, k, roofline(truth, {m, n, k, 1}, DType::bf16)});
+      for (std::int64_t k = 128; k <= 8192; k *= 8) points.push_back({m, n, k, roofline(truth, truth.gemm, {m, n, k, 1}, DType::bf16)});
   const GemmModel fit = fit_gemm(gpu_of(300, 2000, 108), points);
   EXPECT_NEAR(fit.launch.base() * 1e6, 4.2, 0.01);
   EXPECT_NEAR(fit.efficiency, 0.71, 0.001);
@@ -40,7 +40,8 @@ TEST(GemmFit, FindsTheTileOfWaves) {
   truth.gemm = {.launch = microseconds(3), .efficiency = 0.8, .memory_efficiency = 0.8, .tile_m = 128, .tile_n = 256, .table = {}};
   GemmPoints points;
   for (std::int64_t m = 1024; m <= 16384; m += 1280)
-    for (std::int64_t n = 512; n <= 8192; n += 1536) points.push_back({m, n, 4096, roofline(truth, {m, n, 4096, 1}, DType::bf16)});
+    for (std::int64_t n = 512; n <= 8192; n += 1536)
+      points.push_back({m, n, 4096, roofline(truth, truth.gemm, {m, n, 4096, 1}, DType::bf16)});
   const GemmModel fit = fit_gemm(gpu_of(989, 3350, 132), points);
   EXPECT_EQ(fit.tile_m, 128);
   EXPECT_EQ(fit.tile_n, 256);

@@ -30,19 +30,71 @@ TEST(Topology, ReadsTheMatrix) {
   EXPECT_THAT(read->nics, ::testing::ElementsAre("NIC0", "NIC1"));
   EXPECT_EQ(read->gpu_to_nic[1][1], "PIX");
   EXPECT_EQ(read->fewest_nvlinks(), 2);
-  const Profile profile = with_topology({}, *read, "topo.txt");
+  const Profile profile = with_topology({}, *read, "topo.txt").profile;
   EXPECT_EQ(profile.node.gpus, 2);
   EXPECT_EQ(profile.network.nics_per_node, 2);
   EXPECT_DOUBLE_EQ(profile.node.ring_bandwidth.base(), 40e9);
-  EXPECT_THAT(origin_of(profile, "node.ring_bandwidth"), HasSubstr("derived: 2 NVLinks"));
+  EXPECT_THAT(origin_of(profile, "node.ring_bandwidth"), HasSubstr("derived: rings over NVLinks of 20 GB/s"));
 }
 
-TEST(Topology, AMeasuredRingIsKeptOnNvlinkAndReplacedBehindTheHostBridge) {
+std::string nvswitch_matrix(const std::string& word, int gpus = 8) {
+  std::string matrix = " ";
+  for (int i = 0; i < gpus; ++i) matrix += " GPU" + std::to_string(i);
+  for (int i = 0; i < gpus; ++i) {
+    matrix += "\nGPU" + std::to_string(i);
+    for (int j = 0; j < gpus; ++j) matrix += i == j ? " X" : " " + word;
+  }
+  return matrix;
+}
+
+TEST(Topology, TimesOfTheSameFabricAreKeptAndOthersDropped) {
   Profile base;
+  base.gpu.name = "NVIDIA H100 SXM5 80GB";
   base.node.ring_bandwidth = ByteRate{367e9};
-  EXPECT_DOUBLE_EQ(with_topology(base, *read_topology({"t", topo}), "t").node.ring_bandwidth.base(), 367e9);
+  base.network.nics_per_node = 8;
+  CollectiveFit one, two;
+  one.nodes = 1;
+  two.nodes = 2;
+  base.collectives = {one, two};
+  const ImportedTopology same = with_topology(base, *read_topology({"t", nvswitch_matrix("NV18")}), "t");
+  EXPECT_DOUBLE_EQ(same.profile.node.ring_bandwidth.base(), 367e9);
+  EXPECT_THAT(same.profile.collectives, SizeIs(2));
+  EXPECT_THAT(same.notes, ::testing::IsEmpty());
   const auto bridge = read_topology({"t", " GPU0 GPU1 CPU Affinity\nGPU0 X PHB 0-11\nGPU1 PHB X 0-11\n"});
-  EXPECT_DOUBLE_EQ(with_topology(base, *bridge, "t").node.ring_bandwidth.base(), 10e9);
+  const ImportedTopology other = with_topology(base, *bridge, "t");
+  EXPECT_DOUBLE_EQ(other.profile.node.ring_bandwidth.base(), 10e9);
+  EXPECT_THAT(other.profile.collectives, SizeIs(0));
+  EXPECT_THAT(other.notes, ::testing::Contains(HasSubstr("2 measured collectives of the base are left out")));
+}
+
+TEST(Topology, BlackwellsNvlinksAreTwiceAsFast) {
+  Profile base;
+  base.gpu.name = "NVIDIA B200 SXM";
+  EXPECT_NEAR(with_topology(base, *read_topology({"t", nvswitch_matrix("NV18")}), "t").profile.node.ring_bandwidth.base(), 721.8e9, 1e6);
+  base.gpu.name = "NVIDIA H100";
+  EXPECT_NEAR(with_topology(base, *read_topology({"t", nvswitch_matrix("NV18")}), "t").profile.node.ring_bandwidth.base(), 370.8e9, 1e6);
+}
+
+TEST(Topology, NvlinksThatNoGpuHasAreProblems) {
+  for (const char* word : {"NV0", "NV-18", "NV9999", "NV", "NV1x"})
+    EXPECT_THAT(read_topology({"t", nvswitch_matrix(word, 2)}).error().text(), HasSubstr("NV1 to NV18")) << word;
+}
+
+TEST(Topology, NicsOfAnyNameAreSeenAndFarOnesLeftOut) {
+  const auto read = read_topology({"t",
+                                   " GPU0 GPU1 mlx4_0 rdmap16s27 cxi0 CPU Affinity NUMA Affinity\n"
+                                   "GPU0 X NV4 PIX NODE SYS 0-9 0\nGPU1 NV4 X NODE PXB SYS 0-9 0\n"});
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_THAT(read->nics, ::testing::ElementsAre("mlx4_0", "rdmap16s27", "cxi0"));
+  const ImportedTopology imported = with_topology({}, *read, "t");
+  EXPECT_EQ(imported.profile.network.nics_per_node, 2);
+  EXPECT_THAT(imported.notes, ::testing::Contains(HasSubstr("cxi0 left out")));
+}
+
+TEST(Topology, AHybridCubeMeshHoldsSixLinksOfRings) {
+  const auto read = read_topology(*read_source(SHARDSIM_SOURCE_DIR "/tests/fixtures/failing/topo_dgx1v.txt"));
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_NEAR(with_topology({}, *read, "t").profile.node.ring_bandwidth.base(), 120e9, 3e9);  // about 130 GB/s measured
 }
 
 TEST(Topology, WhatIsNoMatrixIsAProblem) {
@@ -52,7 +104,7 @@ TEST(Topology, WhatIsNoMatrixIsAProblem) {
 }
 
 TEST(Topology, BecomesTheGraphOfANode) {
-  const Profile profile = with_topology({}, *read_topology({"topo.txt", topo}), "topo.txt");
+  const Profile profile = with_topology({}, *read_topology({"topo.txt", topo}), "topo.txt").profile;
   Cluster cluster;
   cluster.profile = profile;
   cluster.profile.network.nic_bandwidth = ByteRate{12.5e9};
@@ -70,13 +122,7 @@ TEST(Topology, BecomesTheGraphOfANode) {
 }
 
 TEST(Topology, MoreNvlinksThanAGpuHasForAllPeersAreASwitch) {
-  std::string matrix = " ";
-  for (int i = 0; i < 8; ++i) matrix += " GPU" + std::to_string(i);
-  for (int i = 0; i < 8; ++i) {
-    matrix += "\nGPU" + std::to_string(i);
-    for (int j = 0; j < 8; ++j) matrix += i == j ? " X" : " NV12";
-  }
-  const auto links = links_of(*read_topology({"t", matrix}), ByteRate{20e9}, ByteRate{25e9});
+  const auto links = links_of(*read_topology({"t", nvswitch_matrix("NV12")}), ByteRate{20e9}, ByteRate{25e9});
   EXPECT_EQ(links[0].from, "gpu[0-7]");
   EXPECT_EQ(links[0].to, "nvswitch0");
   EXPECT_DOUBLE_EQ(links[0].bandwidth.base(), 240e9);
@@ -94,7 +140,7 @@ TEST(Topology, SharedDumpsAreRead) {
     EXPECT_THAT(read->gpus, SizeIs(gpus)) << name;
     EXPECT_EQ(read->fewest_nvlinks(), nvlinks) << name;
     Cluster cluster;
-    cluster.profile = with_topology({}, *read, name);
+    cluster.profile = with_topology({}, *read, name).profile;
     cluster.profile.network.nic_bandwidth = ByteRate{12.5e9};
     cluster.nodes = 2;
     cluster.gpus_per_node = static_cast<std::int64_t>(gpus);

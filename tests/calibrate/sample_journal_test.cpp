@@ -18,32 +18,34 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-struct Journal : ::testing::Test {
+struct SampleJournalFiles : ::testing::Test {
   std::string path = (std::filesystem::temp_directory_path() / ("shardsim-journal-" + std::to_string(getpid()))).string();
   void SetUp() override { std::filesystem::remove(path); }
   void TearDown() override { std::filesystem::remove(path); }
 };
 
-TEST_F(Journal, AnInterruptedRunLeavesItsLines) {
+TEST_F(SampleJournalFiles, AnInterruptedRunLeavesItsLines) {
   {
     SampleJournal first(path, "ring of 4");
     EXPECT_THAT(first.earlier(), IsEmpty());
     first.add("ring 1024 3.5e-05");
     first.add("product 64 64 64 1e-06");
   }
-  SampleJournal second(path, "ring of 4");
-  EXPECT_THAT(second.earlier(), ElementsAre("ring 1024 3.5e-05", "product 64 64 64 1e-06"));
-  EXPECT_THAT(second.earlier("ring"), ElementsAre("1024 3.5e-05"));
-  second.add("ring 2048 4e-05");
+  {
+    SampleJournal second(path, "ring of 4");
+    EXPECT_THAT(second.earlier(), ElementsAre("ring 1024 3.5e-05", "product 64 64 64 1e-06"));
+    EXPECT_THAT(second.earlier("ring"), ElementsAre("1024 3.5e-05"));
+    second.add("ring 2048 4e-05");
+  }
   EXPECT_THAT(SampleJournal(path, "ring of 4").earlier("ring"), ElementsAre("1024 3.5e-05", "2048 4e-05"));
 }
 
-TEST_F(Journal, AnotherJobStartsAnew) {
+TEST_F(SampleJournalFiles, AnotherJobStartsAnew) {
   SampleJournal(path, "ring of 4").add("ring 1024 3.5e-05");
   EXPECT_THAT(SampleJournal(path, "ring of 8").earlier(), IsEmpty());
 }
 
-TEST_F(Journal, ALineThatWasCutIsDroppedAndTheRestKept) {
+TEST_F(SampleJournalFiles, ALineThatWasCutIsDroppedAndTheRestKept) {
   SampleJournal(path, "job").add("one");
   std::ofstream(path, std::ios::app) << "tw";
   {
@@ -54,27 +56,29 @@ TEST_F(Journal, ALineThatWasCutIsDroppedAndTheRestKept) {
   EXPECT_THAT(SampleJournal(path, "job").earlier(), ElementsAre("one", "three"));
 }
 
-TEST_F(Journal, AProcessKilledHardLosesNothingThatWasAdded) {
-  SampleJournal journal(path, "job");
-  const pid_t child = fork();
-  if (child == 0) {
-    journal.add("from the child");
-    (void)raise(SIGKILL);
+TEST_F(SampleJournalFiles, AProcessKilledHardLosesNothingThatWasAdded) {
+  {
+    SampleJournal journal(path, "job");
+    const pid_t child = fork();
+    if (child == 0) {
+      journal.add("from the child");
+      (void)raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    journal.add("from the parent");
   }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status));
-  journal.add("from the parent");
   EXPECT_THAT(SampleJournal(path, "job").earlier(), ElementsAre("from the child", "from the parent"));
 }
 
-TEST_F(Journal, AFinishedRunRemovesIt) {
+TEST_F(SampleJournalFiles, AFinishedRunRemovesIt) {
   SampleJournal(path, "job").add("one");
   remove_journal(path);
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(Journal, WithoutAPathNothingIsKept) {
+TEST_F(SampleJournalFiles, WithoutAPathNothingIsKept) {
   SampleJournal journal(journal_path("-"), "job");
   journal.add("one");
   EXPECT_EQ(journal_path("p.yaml"), "p.yaml.samples");

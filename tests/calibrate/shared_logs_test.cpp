@@ -105,7 +105,7 @@ TEST(SharedMeasurements, HeldOutSizesArePredicted) {
       segments.add(curve, std::abs(time_of(fit.segments, sample.size) / sample.median - 1));
     }
   }
-  EXPECT_GE(interpolated.all.size(), 351u);
+  EXPECT_EQ(interpolated.all.size(), 351u);
   EXPECT_LE(median(interpolated.all), 0.03);
   EXPECT_LE(percentile(interpolated.all, 0.9), 0.14);
   EXPECT_LE(median(interpolated.without_l40s), 0.03);

@@ -221,7 +221,7 @@ TEST_F(CommandLine, FormulaReproducesThePapersTable) {
 }
 
 TEST_F(CommandLine, ListsWhatScenariosCanName) {
-  for (const char* what : {"models", "strategies", "clusters", "optimizers", "gpus"})
+  for (const char* what : {"models", "strategies", "clusters", "stacks", "optimizers", "gpus"})
     EXPECT_EQ(run({"list", what}).code, ExitCode::done) << what;
   EXPECT_THAT(run({"list", "models"}).out, ContainsRegex("llama-3-8b +8,030,261,248"));
   EXPECT_THAT(run({"list", "clusters"}).out, HasSubstr("clusters/h100-sxm.yaml"));

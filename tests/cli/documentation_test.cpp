@@ -121,7 +121,7 @@ std::vector<std::string> runnable(std::vector<std::string> words) {
 /// What the page says comes of it: the code of a comment ("# exit code 1"), else 0. A machine without GPUs or MPI says so.
 bool as_stated(ExitCode code, const std::string& text) {
   std::smatch match;
-  static const std::regex stated("exit code ([0-9]+)"), hardware("^calibrate (cuda|nccl|mpi)|--backend (cuda|mpi)");
+  static const std::regex stated("exit code ([0-9]+)"), hardware("^calibrate (cuda|nccl|mpi)|^doctor|--backend (cuda|mpi)");
   if (code == ExitCode::environment && std::regex_search(text, hardware)) return true;
   return code == (std::regex_search(text, match, stated) ? static_cast<ExitCode>(std::stoi(match[1])) : ExitCode::done);
 }

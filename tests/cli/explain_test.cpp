@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reports/table.hpp"
+#include "studies/compare/config_lines.hpp"
 #include "studies/compare/variant.hpp"
 #include "studies/compare/what_if.hpp"
 #include "studies/simulate/simulate_json.hpp"
@@ -57,7 +58,8 @@ TEST(Explain, OffersNothingThatIsThereAlready) {
                                                    "training.loss=fused", "training.allocator={expandable_segments: true}"}));
   std::vector<std::string> texts;
   for (const Change& change : memory_changes(base)) texts.push_back(change.text);
-  EXPECT_EQ(texts, (std::vector<std::string>{"zero3", "twice the nodes", "CPU offload"}));
+  EXPECT_EQ(texts, (std::vector<std::string>{"embedding and head wrapped by themselves", "a fused optimizer", "zero3", "twice the nodes",
+                                             "CPU offload"}));
 }
 
 TEST(Explain, IsInTheReports) {
@@ -69,6 +71,28 @@ TEST(Explain, IsInTheReports) {
   EXPECT_EQ(*json.find("explanation.headroom_bytes")->as<std::int64_t>(), (result.memory.capacity - result.memory.device_peak).value());
   EXPECT_NE(json.find("explanation.cheapest.change"), nullptr);
   EXPECT_NE(simulate_table(result).find("On twice the GPUs these fall:"), std::string::npos);
+}
+
+// Each as the line of the configuration that the job is run by.
+TEST(Explain, OffersTheLibrarysOwnRemedies) {
+  const auto offered = [](const std::string& strategy, const std::string& option) {
+    const Scenario base = value_or_throw(vary(job("ddp", "80 GiB"), {"strategy={name: " + strategy + "}"}));
+    const auto changes = memory_changes(base);
+    return std::any_of(changes.begin(), changes.end(),
+                       [&](const Change& c) { return c.assignments.front().find(option) != std::string::npos; });
+  };
+  EXPECT_TRUE(offered("ddp", "gradient_as_bucket_view=true"));
+  EXPECT_TRUE(offered("fsdp1, limit_all_gathers: false", "limit_all_gathers=true"));
+  EXPECT_FALSE(offered("fsdp1", "limit_all_gathers"));
+  EXPECT_TRUE(offered("zero2", "reduce_bucket_size=50000000"));
+  EXPECT_TRUE(offered("fsdp2", "wrap=torchtitan"));
+  const Scenario zero = job("zero2", "80 GiB");
+  EXPECT_EQ(config_lines(zero, {"strategy.reduce_bucket_size=50000000"}),
+            std::vector<std::string>{"\"zero_optimization\": {\"reduce_bucket_size\": 50000000}"});
+  EXPECT_EQ(config_lines(job("ddp", "80 GiB"), {"strategy.gradient_as_bucket_view=true"}),
+            std::vector<std::string>{"DistributedDataParallel(..., gradient_as_bucket_view=True)"});
+  EXPECT_EQ(config_lines(job("fsdp2", "80 GiB"), {"strategy.reshard_after_forward=false", "strategy.unknown=1"}),
+            std::vector<std::string>{"[parallelism] fsdp_reshard_after_forward = \"never\""});
 }
 
 TEST(CheckpointBlock, IsReportedAndCheckedAgainstTheStrategy) {

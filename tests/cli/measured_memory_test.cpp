@@ -66,8 +66,12 @@ std::string fms_scenario(const Row& row) {
   return fmt::format(
       "model: {{{}}}\ncluster: {{profile: clusters/a100-sxm-80.yaml, gpus_per_node: {}}}\ntraining:\n  sequence_length: 4096\n  "
       "micro_batch_size: {}\n"
-      "  precision: pure-bf16\n  activation_checkpointing: {{kind: full, use_reentrant: true}}\n  loss_in_model: true\nstrategy: {{{}}}\n",
-      model, row.at("num_gpus"), row.at("per_device_train_batch_size"), one ? "name: naive_dp" : "name: fsdp1, use_orig_params: true");
+      "  precision: pure-bf16\n  activation_checkpointing: {{kind: full, use_reentrant: true, around_unit: true}}\n  loss_in_model: "
+      "true\nstrategy: {{{}}}\n",
+      model, row.at("num_gpus"), row.at("per_device_train_batch_size"),
+      one    ? "name: naive_dp"
+      : lora ? "name: fsdp1, use_orig_params: true, wrap: peft"
+             : "name: fsdp1, use_orig_params: true");
 }
 
 TEST(MeasuredMemory, FmsAccelerationPeaks) {

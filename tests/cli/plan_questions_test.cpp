@@ -110,7 +110,7 @@ TEST(PlanQuestions, SweepsOfTheExamplesRun) {
     const auto sweep = load_sweep(question(name), simulate_columns());
     ASSERT_TRUE(sweep.has_value()) << sweep.error().text();
     for (std::uint64_t row = 0; row < sweep->size; ++row) {
-      const std::string line = SweepRows(*sweep, RowFormat::json_lines).line(row);
+      const std::string line = SweepRows(*sweep, RowFormat::json_lines).row(row).line;
       EXPECT_NE(line.find("\"error\":null"), std::string::npos) << line;
     }
   }

@@ -7,6 +7,8 @@
 #include "reports/planner_report.hpp"
 #include "sim/base/units_text.hpp"
 #include "studies/compare/variant.hpp"
+#include "studies/plan/feasible.hpp"
+#include "studies/plan/options.hpp"
 #include "studies/plan/words.hpp"
 #include "studies/simulate/simulation_job.hpp"
 
@@ -121,7 +123,7 @@ TEST(PlanAnswers, TheLargestMicroBatchIsTheLastThatFits) {
   EXPECT_TRUE(fits(*largest));
   EXPECT_FALSE(fits(*largest + 1));
   EXPECT_FALSE(largest_micro_batch(small("", "1 GiB")).has_value());
-  const Plan plan = make_plan(small("plan: {nodes: [1], strategies: [fsdp2]}\n"));
+  const Plan plan = make_plan(small("plan: {nodes: [1], strategies: [fsdp2], headroom: 0}\n"));
   EXPECT_TRUE(plan.answers[2].answer.starts_with(grouped(*largest) + " sequences (" + grouped(*largest * 1024) + " tokens)"))
       << plan.answers[2].answer;
 }
@@ -161,7 +163,8 @@ TEST(PlanAnswers, NumbersOfGpusThatDoNotDivideTheBatchAreNamed) {
 // What is said to do does, and a node less does not.
 TEST(PlanAnswers, WhereNothingFitsTheNumberThatWouldIsNamed) {
   const Scenario base =
-      small("plan: {nodes: [1], strategies: [fsdp2], activation_checkpointing: [full], hybrid: false, global_batch: 4}\n", "1.58 GiB");
+      small("plan: {nodes: [1], strategies: [fsdp2], activation_checkpointing: [full], hybrid: false, headroom: 0, global_batch: 4}\n",
+            "1.58 GiB");
   const Plan plan = make_plan(base);
   ASSERT_FALSE(plan.time.has_value());
   ASSERT_TRUE(plan.gpus_beyond.has_value());
@@ -276,10 +279,88 @@ TEST(PlanWords, AreThoseOfAPlanner) {
   EXPECT_EQ(days_text(Seconds{86400 * 3.8}), "3.80");
 }
 
-// A low-rank adapter of rank 8 on q_proj and v_proj trains 4 x 8 x (512 + 512 + 512 + 256) = 57,344 parameters.
-TEST(PlanRequest, FrozenParametersNeedNoTokens) {
-  const Scenario base = value_or_throw(vary(small(), {"model.trainable={lora: {rank: 8, targets: [q_proj, v_proj]}}"}));
-  EXPECT_EQ(value_or_throw(read_plan(base)).tokens, 20 * 57344.0);
+// Fine-tuning goes over its data set; pre-training sees 20 tokens a parameter.
+TEST(PlanRequest, FineTuningIsToldByItsDataSet) {
+  const std::string lora = "model.trainable={lora: {rank: 8, targets: [q_proj, v_proj]}}";
+  EXPECT_EQ(value_or_throw(read_plan(value_or_throw(vary(small(), {lora})))).tokens, 3 * 52000 * 1024.0);
+  EXPECT_EQ(value_or_throw(read_plan(value_or_throw(vary(small(), {lora, "plan.epochs=2", "plan.samples=1000"})))).tokens,
+            2 * 1000 * 1024.0);
+  EXPECT_EQ(value_or_throw(read_plan(value_or_throw(vary(small(), {"plan.samples=1000"})))).tokens, 3 * 1000 * 1024.0);
+  EXPECT_EQ(value_or_throw(read_plan(small())).tokens, 20 * static_cast<double>(small().model->total().value()));
+  EXPECT_FALSE(read_plan(small("plan: {tokens: 1e9, epochs: 2}\n")));
+}
+
+TEST(PlanRequest, StrategiesAreThoseOfTheScenariosLibrary) {
+  const PlanRequest request = value_or_throw(read_plan(small()));
+  for (const std::string& name : request.strategies) EXPECT_TRUE(same_library(name, "fsdp2")) << name;
+  EXPECT_GE(request.strategies.size(), 4U);
+  EXPECT_EQ(std::count(request.others.begin(), request.others.end(), "zero3"), 1);
+  const PlanRequest all = value_or_throw(read_plan(small("plan: {strategies: all}\n")));
+  EXPECT_TRUE(all.others.empty());
+  EXPECT_EQ(all.strategies.size(), strategies().size());
+  EXPECT_TRUE(value_or_throw(read_plan(small("plan: {strategies: [zero3]}\n"))).others.empty());
+}
+
+TEST(PlanRequest, LibrariesForPreTrainingAreNoAnswerForAdaptersOrOneGpu) {
+  const Scenario lora = value_or_throw(vary(small("plan: {strategies: all}\n"), {"model.trainable={lora: {rank: 8, targets: [q_proj]}}"}));
+  const PlanRequest request = value_or_throw(read_plan(lora));
+  EXPECT_EQ(std::count(request.strategies.begin(), request.strategies.end(), "megatron"), 0);
+  const Scenario whole = small("plan: {strategies: all, nodes: [1]}\n");
+  for (const Candidate& c : candidates(value_or_throw(vary(whole, {"cluster.gpus_per_node=1"})), value_or_throw(read_plan(whole))))
+    if (c.gpus() == 1) { EXPECT_NE(c.strategy, "megatron"); }
+}
+
+// What a plan names leaves memory free, and whoever runs its command sees its figures.
+TEST(PlanAnswers, WinnersLeaveMemoryFreeAndSimulateTheSameByHand) {
+  const Scenario base = small("plan: {nodes: [1, 2], strategies: [fsdp2, ddp, fsdp1], global_batch: 96}\n", "5 GiB");
+  const Plan plan = make_plan(base);
+  ASSERT_TRUE(plan.time && plan.cost && plan.gpus);
+  for (const PlanEntry* entry : {&*plan.time, &*plan.cost, &*plan.gpus}) {
+    const SimulationResult by_hand = simulate_scenario(value_or_throw(vary(base, entry->set)));
+    EXPECT_EQ(by_hand.step.time, entry->evaluated.time()) << entry->command("job.yaml");
+    EXPECT_EQ(by_hand.memory.device_peak, entry->evaluated.result.memory.device_peak);
+    EXPECT_LE(static_cast<double>(by_hand.memory.device_peak.value()), 0.92 * static_cast<double>(gibibytes(5).value()));
+  }
+  for (const PlanEntry& entry : plan.pareto)
+    EXPECT_TRUE(fits_with(entry.evaluated.result.memory, 0.08)) << entry.evaluated.candidate.text();
+  const std::string table = plan_table(plan);
+  EXPECT_NE(table.find("shardsim simulate plan.yaml --set "), std::string::npos) << table;
+}
+
+// The scenario's own options are part of the way that is named.
+TEST(PlanCandidates, KeepTheOptionsOfTheScenariosStrategy) {
+  const Scenario base = value_or_throw(vary(small("plan: {strategies: [fsdp2], nodes: [1]}\n"), {"strategy.requires_gradient_sync=false"}));
+  const auto all = candidates(base, value_or_throw(read_plan(base)));
+  ASSERT_FALSE(all.empty());
+  for (const Candidate& c : all) EXPECT_EQ(std::count(c.options.begin(), c.options.end(), "requires_gradient_sync=false"), 1) << c.text();
+}
+
+TEST(PlanFeasible, AJobAtTheEdgeIsFragile) {
+  Memory memory;
+  memory.capacity = gibibytes(80);
+  memory.device_peak = gibibytes(70);
+  EXPECT_TRUE(fits_with(memory, 0.08));
+  memory.device_peak = gibibytes(75);
+  EXPECT_FALSE(fits_with(memory, 0.08));
+  EXPECT_TRUE(fits_with(memory, 0));
+  memory.allocator_retries = 1;
+  EXPECT_FALSE(fits_with(memory, 0));
+  memory = {};
+  memory.capacity = gibibytes(80);
+  memory.host_capacity = gibibytes(64);
+  memory.host_pinned_node = gibibytes(60);
+  EXPECT_FALSE(fits_with(memory, 0.08));
+  EXPECT_TRUE(fits_with(memory, 0.05));
+}
+
+// A job that does not fit is no measure for the time of one that does: only what makes it fit by itself is named.
+TEST(PlanOptions, OfAJobThatDoesNotFitOnlyWhatMakesItFitIsNamed) {
+  const Scenario base = value_or_throw(vary(small("", "1.9 GiB"), {"strategy={name: fsdp1}", "training.gradient_accumulation_steps=1"}));
+  ASSERT_FALSE(simulate_scenario(base).memory.fits);
+  const TunedOptions tuned = tune_options(base);
+  EXPECT_FALSE(tuned.fits_before);
+  for (const std::string& assignment : tuned.assignments())
+    EXPECT_TRUE(simulate_scenario(value_or_throw(vary(base, {assignment}))).memory.fits) << assignment;
 }
 
 TEST(PlanRequest, MistakesAreToldWhereTheyStand) {

@@ -78,7 +78,7 @@ TEST_P(VerifyPlanted, IsTheFirstCause) {
 INSTANTIATE_TEST_SUITE_P(
     All, VerifyPlanted,
     testing::Values(Planted{"bucket size", "name: ddp", "strategy.bucket_cap_mb=5", "bucket_cap_mb=5"},
-                    Planted{"reduce dtype", "name: fsdp2", "training.precision.reduce=fp32", "reduce_dtype=fp32"},
+                    Planted{"reduce dtype", "name: fsdp2", "training.precision.reduce=fp32", "precision.reduce=fp32"},
                     Planted{"missing checkpointing", "name: fsdp2", "training.activation_checkpointing=full", "checkpointing"},
                     Planted{"no_sync", "name: ddp", "training.gradient_accumulation_steps=8", ""},
                     Planted{"reshard", "name: fsdp2", "strategy.reshard_after_forward=false", "reshard_after_forward=false"},

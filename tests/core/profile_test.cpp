@@ -71,7 +71,7 @@ TEST(Profile, ReportsUnknownMissingAndNonPositiveKeysTogether) {
   const std::string problems = profile_problems(text);
   EXPECT_THAT(problems, HasSubstr("p.yaml:4:3: error: "));
   EXPECT_THAT(problems, HasSubstr("did you mean 'capacity'?"));
-  EXPECT_THAT(problems, HasSubstr("'ring_bandwidth' must be above zero"));
+  EXPECT_THAT(problems, HasSubstr("'ring_bandwidth' must be from 100 kB/s to "));
 }
 
 TEST(Profile, SegmentsMustCoverEverySizeOnce) {

@@ -20,6 +20,8 @@ TEST(UnitsText, KeepsBinaryAndDecimalApart) {
   EXPECT_EQ(parse_bytes("1.5GiB").value, Bytes{1'610'612'736});
   EXPECT_EQ(parse_bytes("0 B").value, Bytes{0});
   EXPECT_DOUBLE_EQ(parse_byte_rate("400 Gbit/s").value->base(), 50e9);
+  // As data sheets and ethtool have it: a small b is a bit, which is an eighth of "100 GB/s".
+  for (const char* text : {"100 Gb/s", "100 Gbps", "100Gbit/s"}) EXPECT_DOUBLE_EQ(parse_byte_rate(text).value->base(), 12.5e9) << text;
   EXPECT_DOUBLE_EQ(parse_byte_rate("3.35 TB/s").value->base(), 3.35e12);
   EXPECT_DOUBLE_EQ(parse_flop_rate("989 TFLOP/s").value->base(), 989e12);
   EXPECT_DOUBLE_EQ(parse_seconds("5 us").value->base(), 5e-6);

@@ -37,11 +37,31 @@ TEST(Curve, InterpolatesLinearlyInBytes) {
   EXPECT_TRUE(curve.extrapolates(Bytes{9001}));
 }
 
-TEST(Curve, GoesOnWithTheSlopeOfTheLastSegment) {
+TEST(Curve, GoesOnAtTheRateOfTheLastDoubling) {
   CollectiveFit fit;
-  fit.samples = {sample(1000, 10), sample(9000, 80)};
-  fit.segments = {{std::nullopt, microseconds(1), ByteRate{1e9}}};
-  EXPECT_NEAR(CollectiveCurve(fit).at(Bytes{19000}).base(), 90e-6, 1e-12);
+  fit.samples = {sample(1000, 10), sample(4500, 45), sample(9000, 80)};
+  // 35 us for the last 4500 bytes.
+  EXPECT_NEAR(CollectiveCurve(fit).at(Bytes{13500}).base(), 115e-6, 1e-11);
+  // The ring is faster: at its rate. A network of another speed is none of its business.
+  const Seconds ring = microseconds(35) / 4500.0 * 0.81;
+  EXPECT_NEAR(CollectiveCurve(fit, ring).at(Bytes{13500}).base(), 80e-6 + 35e-6 * 0.81, 1e-11);
+  EXPECT_NEAR(CollectiveCurve(fit, ring * 0.1).at(Bytes{13500}).base(), 115e-6, 1e-11);
+}
+
+TEST(Curve, NoiseAtTheEndMakesNothingFree) {
+  CollectiveFit fit;
+  fit.samples = {sample(4500, 80), sample(9000, 80)};
+  EXPECT_NEAR(CollectiveCurve(fit).at(Bytes{18000}).base(), 120e-6, 1e-11);  // half the mean rate at least
+}
+
+TEST(Curve, SegmentsEndAtTheLargestSizeThatWasMeasured) {
+  CollectiveFit fit;
+  fit.segments = {{std::nullopt, microseconds(50), ByteRate{100e9}}};
+  EXPECT_FALSE(CollectiveCurve(fit).extrapolates(gibibytes(1)));
+  fit.largest = Bytes{100'000'000};
+  const CollectiveCurve curve(fit, Seconds{1 / 121e9});
+  EXPECT_TRUE(curve.extrapolates(gibibytes(1)));
+  EXPECT_NEAR(curve.at(Bytes{200'000'000}).base(), 1050e-6 + 1e8 / 121e9, 1e-9);
 }
 
 TEST(Curve, DipsAreSmoothed) {

@@ -101,11 +101,73 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"H200 4x8, 4 GiB", 4, 4, 367, 400, 22.81}, Published{"H100 8x8, 8 GiB", 8, 8, 367, 400, 43.98},
                       Published{"H100 8x8, 1 GiB", 8, 1, 367, 400, 5.81}, Published{"A100 3x8, 128 MiB", 3, 0.125, 230, 100, 2.68}));
 
+/// The same as NCCL would run it.
+RingPath on_nccl(RingPath path, NcclGeneration generation) {
+  path.nccl = NcclMachine{generation, generation == NcclGeneration::blackwell ? 16 : 12, true};
+  return path;
+}
+
+TEST(Protocols, SmallTakesLlAndLargeTakesSimple) {
+  Cluster cluster = cluster_of(2, 8, 8, 367, 50);
+  cluster.profile.network.base_latency = microseconds(6.6);
+  cluster.profile.network.inter_latency = microseconds(5);
+  cluster.profile.node.intra_latency = microseconds(0.6);
+  const RingPath path = on_nccl(path_of(cluster, 16), NcclGeneration::hopper);
+  const ClosedForm small = flat_ring(Collective::all_gather, kibibytes(8), path);
+  EXPECT_EQ(small.protocol, NcclProtocol::ll);
+  // 15 steps, one of them crossing; between nodes a hop takes 1 us at least; half of the bandwidth, at most 45 GB/s on two nodes.
+  EXPECT_NEAR(small.time.base(), 6.6e-6 + 14 * 1e-6 + 5e-6 + 8192 * 15 / 16. / 45e9, 1e-10);
+  EXPECT_EQ(flat_ring(Collective::all_gather, mebibytes(16), path).protocol, NcclProtocol::ll128);
+  const ClosedForm large = flat_ring(Collective::all_gather, gibibytes(4), path);
+  EXPECT_EQ(large.protocol, NcclProtocol::simple);
+  // Simple: 1.8 us more to begin, 2.8 us more a hop; crossing 11.3 us more on the network and 6.2 us for the flush.
+  EXPECT_NEAR(large.time.base(), 8.4e-6 + 14 * 3.4e-6 + 22.5e-6 + 4294967296. * 15 / 16 / 367e9, 1e-9);
+}
+
+TEST(Protocols, PcieHasNoLl128) {
+  RingPath path = on_nccl(path_of(cluster_of(1, 8, 8, 12, 50), 8), NcclGeneration::ampere);
+  path.nccl->nvlink = false;
+  for (std::int64_t size = 1024; size < (std::int64_t{1} << 33); size *= 2)
+    EXPECT_NE(flat_ring(Collective::all_gather, Bytes{size}, path).protocol, NcclProtocol::ll128) << size;
+}
+
+TEST(Tree, OnTwoNodesHalfOfTwoBuffersLeavesEach) {
+  const RingPath path = path_of(cluster_of(2, 8, 8, 1e6, 50), 16);
+  const ClosedForm form = tree_all_reduce(Bytes{800'000'000}, path);
+  EXPECT_EQ(form.network_bytes, Bytes{800'000'000});  // 2 S (k - 1) / k
+  EXPECT_NEAR(form.time.base(), 2e-3, 1e-4);
+  EXPECT_EQ(tree_all_reduce(Bytes{800'000'000}, path_of(cluster_of(4, 8, 8, 1e6, 50), 32)).network_bytes, Bytes{1'200'000'000});
+}
+
+TEST(Islands, AnNvlinkDomainOfSeveralNodesIsOneLevel) {
+  Cluster cluster = cluster_of(36, 4, 4, 835, 50);
+  cluster.profile.node.gpus = 4;
+  cluster.profile.node.nvlink_nodes = 18;
+  const RingPath rack = path_of(cluster, 72), two = path_of(cluster, 144);
+  EXPECT_FALSE(rack.crosses_nodes());
+  EXPECT_TRUE(two.crosses_nodes());
+  EXPECT_EQ(two.placement.islands(), 2);
+  EXPECT_DOUBLE_EQ(two.network.base(), 18 * 4 * 50e9);  // all NICs of a rack
+  EXPECT_EQ(flat_ring(Collective::all_reduce, gibibytes(4), rack).network, Seconds{});
+}
+
+TEST(NarrowestCut, IsBelowEveryAlgorithm) {
+  for (const std::int64_t nodes : {2, 3, 8}) {
+    const RingPath path = path_of(cluster_of(nodes, 8, 8, 367, 3), nodes * 8);
+    const Seconds cut = narrowest_cut(Collective::all_reduce, gibibytes(1), path);
+    EXPECT_LE(cut, flat_ring(Collective::all_reduce, gibibytes(1), path).time);
+    EXPECT_LE(cut, tree_all_reduce(gibibytes(1), path).time);
+    EXPECT_LE(cut, nvls_all_reduce(gibibytes(1), path).time);
+    EXPECT_LE(cut, hierarchical_all_reduce(gibibytes(1), path, 1'000'000).time);
+    EXPECT_LE(narrowest_cut(Collective::all_gather, gibibytes(1), path), flat_ring(Collective::all_gather, gibibytes(1), path).time);
+  }
+}
+
 TEST(Hierarchical, LiesBetweenOverlappedAndSerial) {
   // B200 4x8, 16 GiB: 64.4 ms if the levels overlap fully, 108.5 ms one after the other (measured as one flat ring: 87.2 ms).
   const RingPath path = path_of(cluster_of(4, 8, 8, 682, 50), 32);
-  EXPECT_NEAR(hierarchical_all_reduce(gibibytes(16), path, 1).base() * 1e3, 108.5, 0.1);
-  EXPECT_NEAR(hierarchical_all_reduce(gibibytes(16), path, 1'000'000).base() * 1e3, 64.4, 0.1);
+  EXPECT_NEAR(hierarchical_all_reduce(gibibytes(16), path, 1).time.base() * 1e3, 108.5, 0.1);
+  EXPECT_NEAR(hierarchical_all_reduce(gibibytes(16), path, 1'000'000).time.base() * 1e3, 64.4, 0.1);
 }
 
 TEST(Tree, BeatsTheRingForSmallPayloadsOnManyNodesOnly) {

@@ -126,6 +126,35 @@ TEST(RingEmbedding, WithoutASwitchTheBestOrderIsFound) {
   EXPECT_NEAR(embedded(cluster, {"node", 4, 1}).inside.base(), 50e9, 1);
 }
 
+TEST(RingEmbedding, AFullMeshCarriesSeveralRings) {
+  // Eight MI300X, a cable of 48 GB/s between every two: one cable on two GPUs, seven rings on eight (47.7 and 312.9 GB/s measured).
+  Topology topology;
+  for (int i = 0; i < 8; ++i)
+    for (int j = i + 1; j < 8; ++j)
+      topology.node_links.push_back({"gpu" + std::to_string(i), "gpu" + std::to_string(j), ByteRate{48e9}, {}, Wiring::all});
+  for (const auto& [gpus, rate] : {std::pair{8, 336e9}, {4, 144e9}, {2, 48e9}}) {
+    Cluster cluster = cluster_of(1, gpus);
+    cluster.profile.topology = topology;
+    EXPECT_NEAR(embedded(cluster, {"node", gpus, 1}).inside.base() / rate, 1, 0.05) << gpus;
+  }
+  // Pairs at once have a cable each.
+  Cluster cluster = cluster_of(1, 8);
+  cluster.profile.topology = topology;
+  EXPECT_NEAR(embedded(cluster, {"pair", 2, 1}).inside.base(), 48e9, 1);
+}
+
+TEST(RingEmbedding, NicsThatShareASwitchEnterAGpuEach) {
+  // Two GPUs and two NICs of 25 GB/s under each PCIe switch, as on a DGX A100: all NICs are filled.
+  Cluster cluster = cluster_of(2, 4, 4, 25);
+  Topology topology;
+  topology.node_links = {{"gpu[0-3]", "nvswitch0", ByteRate{240e9}, {}, Wiring::all},
+                         {"gpu[0-3]", "pcie[0-1]", ByteRate{27e9}, {}, Wiring::blocks},
+                         {"nic[0-3]", "pcie[0-1]", ByteRate{27e9}, {}, Wiring::blocks},
+                         {"pcie[0-1]", "host0", ByteRate{10e9}, {}, Wiring::all}};
+  cluster.profile.topology = topology;
+  EXPECT_NEAR(embedded(cluster, {"world", 8, 1}).across.base(), 100e9, 1e6);
+}
+
 TEST(RingEmbedding, AllToAllMeetsTheOversubscription) {
   // 4 nodes under 2 leaves: each rank sends half its buffer to the other leaf: 16 ranks x S / 2 over 800 / 4 GB/s: S / time = 25 GB/s.
   Cluster cluster = cluster_of(4);

@@ -17,7 +17,9 @@ namespace shardsim {
 namespace {
 
 using Target = void (*)(std::string_view);
-const std::map<std::string, Target> targets{{"scenario", fuzz_scenario}, {"config", fuzz_config}, {"units", fuzz_units}};
+const std::map<std::string, Target> targets{{"scenario", fuzz_scenario}, {"config", fuzz_config},     {"units", fuzz_units},
+                                            {"profile", fuzz_profile},   {"topology", fuzz_topology}, {"journal", fuzz_journal},
+                                            {"toml", fuzz_toml},         {"import", fuzz_import}};
 
 std::string alias_bomb() {
   std::string text = "a: &a [x,x,x,x,x,x,x,x,x]\n";

@@ -140,9 +140,10 @@ TEST(KeptForBackward, LongSequenceOfLlama) {
   EXPECT_EQ(bytes(wide->elements, wide->dtype).value(), std::int64_t{4} * 32768 * 128256);  // 15.66 GiB
 }
 
-std::vector<std::string> logits_of(const Loss& loss) {
+std::vector<std::string> logits_of(const Loss& loss, LogitsLife life = LogitsLife::dropped) {
   Training training;
   training.loss = loss;
+  training.logits = life;
   const auto model = model_of(*preset("llama-3.1-8b"), training);
   std::vector<std::string> all;
   for (const Tensor& t : model->types.back().tensors) {
@@ -155,10 +156,28 @@ std::vector<std::string> logits_of(const Loss& loss) {
 
 TEST(Loss, KindsDifferInWhatTheyMaterialise) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(logits_of({}), (Names{"logits bf16 2048 kept", "logits in fp32 fp32 2048", "log-probabilities fp32 2048 kept"}));
+  EXPECT_EQ(logits_of({}), (Names{"logits bf16 2048", "logits in fp32 fp32 2048", "log-probabilities fp32 2048 kept"}));
+  EXPECT_EQ(logits_of({}, LogitsLife::held),
+            (Names{"logits bf16 2048 kept", "logits in fp32 fp32 2048", "log-probabilities fp32 2048 kept"}));
+  EXPECT_EQ(logits_of({}, LogitsLife::replaced),
+            (Names{"logits bf16 2048", "logits in fp32 fp32 2048 kept", "log-probabilities fp32 2048 kept"}));
   EXPECT_EQ(logits_of({Loss::Kind::fused, 1}), (Names{"logits bf16 2048 kept"}));
-  EXPECT_EQ(logits_of({Loss::Kind::chunked, 8}),
-            (Names{"logits bf16 2048 kept", "logits in fp32 fp32 256", "log-probabilities fp32 256 kept"}));
+  EXPECT_EQ(logits_of({Loss::Kind::chunked, 8}), (Names{"logits bf16 2048", "logits in fp32 fp32 256", "log-probabilities fp32 256 kept"}));
+}
+
+// Head and loss as one operator: backward finds the gradients of the head's input and weight, and no logits.
+TEST(Loss, FusedWithTheHeadHoldsNoLogits) {
+  Training training;
+  training.loss = {Loss::Kind::fused_linear, 1};
+  const auto model = model_of(*preset("llama-3.1-8b"), training);
+  const LayerType& head = model->types[model->types.size() - 2];
+  std::int64_t kept = 0;
+  for (const Tensor& t : head.tensors) {
+    EXPECT_LT(t.elements.value(), std::int64_t{2048} * 128256) << t.name;
+    if (t.parameter_gradient) kept += t.elements.value();
+  }
+  EXPECT_EQ(kept, std::int64_t{128256} * 4096);
+  EXPECT_EQ(head.modules.back().forward_temporary.value(), 64 * 128256 * 2) << "a chunk of 64 tokens: 2048 / ceil(128256 / 4096)";
 }
 
 // torchtitan's policy keeps every second product (q, v, gate, down) and the attention output with its log-sum-exp.

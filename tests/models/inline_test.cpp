@@ -104,5 +104,27 @@ TEST(InlineLayers, NonsenseIsRefusedWhereItStands) {
   EXPECT_NE(refused("- {name: a, type: activation}").find("no parameters"), std::string::npos);
 }
 
+// Attention as a block has it, a head on the token table, cross-entropy on its logits.
+TEST(InlineLayers, AttentionTiedHeadAndLoss) {
+  const std::string text =
+      "[{name: embed, type: embedding, rows: 1000, width: 64}, {name: attn, type: attention, width: 64, heads: 8, kv_heads: 2, repeat: 2, "
+      "block: true}, "
+      "{name: head, type: linear, in: 64, out: 1000, bias: false, tied_to: embed.weight}, {name: loss, type: loss}]";
+  const auto architecture = read_layers(tree(text));
+  ASSERT_TRUE(architecture) << architecture.error().text();
+  Training training;
+  training.sequence_length = 32;
+  const auto model = model_of(*architecture, training);
+  EXPECT_EQ(model->total().value(), 64'000 + 2 * (2 * 64 * 64 + 2 * 64 * 16));
+  EXPECT_EQ(model->tied.size(), 1U);
+  bool logits = false;
+  for (const LayerType& type : model->types)
+    for (const Tensor& t : type.tensors) logits = logits || (t.logits && t.elements.value() == 32 * 1000);
+  EXPECT_TRUE(logits);
+  const auto wrong = read_layers(tree("[{name: head, type: linear, in: 64, out: 10, tied_to: embed.weight}]"));
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().text().find("embed.weight"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardsim::testing

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 
 #include "recording.hpp"
 #include "scenarios/reader/scenario.hpp"
 #include "sim/memory/memory.hpp"
+#include "strategies/checkpoint.hpp"
 
 namespace shardsim {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 Scenario scenario_of(const Recording& recording, const std::filesystem::path& path) {
   auto root = read_yaml({.name = path.string(), .text = recording.scenario});
   if (!root) throw std::runtime_error(root.error().text());
+  root = with_override(std::move(*root), "strategy.version=" + recording.version);
   auto scenario = read_scenario(std::move(*root), path.string(), path.parent_path().string());
   if (!scenario) throw std::runtime_error(scenario.error().text());
   return std::move(*scenario);
@@ -78,6 +81,33 @@ void expect_same_memory(const Schedule& schedule, const Recording& recording) {
   }
 }
 
+std::vector<std::int64_t> values_of(const ByRank& bytes) {
+  std::vector<std::int64_t> values;
+  for (Bytes b : bytes) values.push_back(b.value());
+  return values;
+}
+
+/// Equal in sum. Of what several ranks hold, which one writes it is a matter of order: ranks agree within a few tensors.
+void expect_same_bytes(std::vector<std::int64_t> predicted, std::vector<std::int64_t> recorded, const char* what) {
+  constexpr double tensors = 0.03;
+  ASSERT_EQ(predicted.size(), recorded.size()) << what;
+  EXPECT_EQ(std::accumulate(predicted.begin(), predicted.end(), std::int64_t{0}),
+            std::accumulate(recorded.begin(), recorded.end(), std::int64_t{0}))
+      << what;
+  std::sort(predicted.begin(), predicted.end());
+  std::sort(recorded.begin(), recorded.end());
+  for (std::size_t i = 0; i < predicted.size(); ++i)
+    EXPECT_NEAR(static_cast<double>(predicted[i]), static_cast<double>(recorded[i]), tensors * static_cast<double>(recorded[i])) << what;
+}
+
+void expect_same_checkpoint(const Job& job, const Schedule& schedule, const CheckpointRequest& request, const Recording& recording) {
+  const std::vector<SavedTensor> saved = state_dict(job, schedule);
+  const Job loading = loading_job(job, request);
+  expect_same_bytes(values_of(dcp_written(saved, job.world_size)), recording.checkpoint.at("written"), "written");
+  expect_same_bytes(values_of(dcp_read(saved, state_dict(loading, emit(loading)), loading.world_size)), recording.checkpoint.at("read"),
+                    "read");
+}
+
 class Recorded : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(Recorded, AgreesWithTheSchedule) {
@@ -91,6 +121,10 @@ TEST_P(Recorded, AgreesWithTheSchedule) {
   const Schedule schedule = emit(job);
   if (recording.has_collectives) { EXPECT_EQ(collectives_of(schedule), recording.collectives); }
   expect_same_memory(schedule, recording);
+  if (!recording.checkpoint.empty()) {
+    ASSERT_TRUE(scenario.checkpoint.has_value());
+    expect_same_checkpoint(job, schedule, *scenario.checkpoint, recording);
+  }
 }
 
 std::string name_of_file(const testing::TestParamInfo<std::filesystem::path>& info) {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "reports/output.hpp"
+#include "sim/base/output.hpp"
 
 namespace shardsim {
 namespace {

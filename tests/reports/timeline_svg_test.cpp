@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "reports/html/timeline_bars.hpp"
-#include "reports/output.hpp"
 #include "sample_result.hpp"
+#include "sim/base/output.hpp"
 
 namespace shardsim {
 namespace {

@@ -149,12 +149,27 @@ TEST(Scenario, AnyProfileValueMayBeOverridden) {
               HasSubstr("s.yaml:6:9: error: unknown key 'capacty' in gpu"));
 }
 
-TEST(Scenario, FitsOfAReplacedNetworkAreLeftOut) {
-  const Scenario kept = good(changed("  nodes: 2\n", "  nodes: 2\n  nic_bandwidth: 100 Gbit/s\n"));
-  EXPECT_FALSE(kept.cluster.profile.collectives.empty());  // measured inside one node
-  const Scenario dropped = good(changed("  nodes: 2\n", "  nodes: 2\n  ring_bandwidth: 100 GB/s\n"));
-  EXPECT_TRUE(dropped.cluster.profile.collectives.empty());
-  EXPECT_THAT(dropped.warnings, testing::Contains(HasSubstr("the scenario overrides node.ring_bandwidth")));
+TEST(Scenario, OverriddenLinksKeepWhatWasMeasured) {
+  // The value that is there: nothing changes.
+  EXPECT_FALSE(good(changed("  nodes: 2\n", "  nodes: 2\n  nic_bandwidth: 400 Gbit/s\n")).cluster.profile.measured_on);
+  const Scenario slower = good(changed("  nodes: 2\n", "  nodes: 2\n  nic_bandwidth: 100 Gbit/s\n"));
+  EXPECT_FALSE(slower.cluster.profile.collectives.empty());
+  ASSERT_TRUE(slower.cluster.profile.measured_on);
+  EXPECT_DOUBLE_EQ(slower.cluster.profile.measured_on->network.nic_bandwidth.base(), 50e9);
+  const Scenario inside = good(changed("  nodes: 2\n", "  nodes: 2\n  ring_bandwidth: 100 GB/s\n"));
+  EXPECT_FALSE(inside.cluster.profile.collectives.empty());
+  EXPECT_THAT(inside.warnings, testing::Contains(HasSubstr("measured latency and efficiency are carried over")));
+}
+
+TEST(Scenario, AFabricIsTakenByItsName) {
+  const Scenario efa = good(changed("  nodes: 2\n", "  nodes: 2\n  fabric: efa\n"));
+  EXPECT_NEAR(efa.cluster.profile.network.inter_latency.base(), 25e-6, 1e-12);
+  EXPECT_EQ(efa.cluster.profile.network.efficiency, 0.95);
+  EXPECT_DOUBLE_EQ(efa.cluster.profile.network.nic_bandwidth.base(), 50e9);  // the profile's
+  EXPECT_THAT(origin_of(efa.cluster.profile, "network.inter_latency"), HasSubstr("p5.48xlarge"));
+  const Scenario own = good(changed("  nodes: 2\n", "  nodes: 2\n  fabric: roce\n  efficiency: 0.5\n"));
+  EXPECT_EQ(own.cluster.profile.network.efficiency, 0.5);  // the scenario knows better
+  EXPECT_THAT(error(changed("  nodes: 2\n", "  nodes: 2\n  fabric: token_ring\n")), HasSubstr("token_ring"));
 }
 
 TEST(Scenario, ATopologyReplacesWhatWasMeasuredAcrossIt) {
@@ -303,7 +318,6 @@ std::vector<std::string> shipped_scenarios() {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(SHARDSIM_SOURCE_DIR "/scenarios"))
     if (entry.path().extension() == ".yaml" && entry.path().parent_path().filename() != "clusters" &&
-        entry.path().parent_path().filename() != "validation" &&  // measurements, which `validate` reads
         !entry.path().filename().string().starts_with("sweep-"))
       paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());

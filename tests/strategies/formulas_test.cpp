@@ -161,14 +161,16 @@ TEST(Formulas, DeepSpeed3) {
   expect_equal({"zero3", {}, [&](const Point& p) { return phi(p.n) * p.e_p() * p.each(p.n) + reduced(p, p.n); }});
   Given all_reduce = nothing_kept;
   all_reduce.emplace_back("reduce_scatter", false);
-  expect_equal({"zero3", all_reduce,
-                [&](const Point& p) { return p.micro_batches() * 2 * phi(p.n) * p.e_p() * p.each(p.n) + 2 * reduced(p, p.n); }});
-  // hpZ over two ranks: only the first forward goes over all.
+  expect_equal({"zero3", all_reduce, [&](const Point& p) {
+                  const double whole = p.micro_batches() * phi(p.n) * p.e_r() * p.psi();  // the bucket as it stands, without padding
+                  return p.micro_batches() * 2 * phi(p.n) * p.e_p() * p.each(p.n) + 2 * whole;
+                }});
+  // hpZ over two ranks: only the first forward goes over all; the parts of what is padded for all.
   Given hpz = nothing_kept;
   hpz.emplace_back("zero_hpz_partition_size", std::int64_t{2});
   expect_equal({"zero3", hpz,
                 [&](const Point& p) {
-                  return phi(p.n) * p.e_p() * p.each(p.n) + phi(2) * p.e_p() * (2 * p.micro_batches() - 1) * p.each(2) + reduced(p, p.n);
+                  return phi(p.n) * p.e_p() * p.each(p.n) + phi(2) * p.e_p() * (2 * p.micro_batches() - 1) * p.each(p.n) + reduced(p, p.n);
                 },
                 2});
   Given mics = nothing_kept;

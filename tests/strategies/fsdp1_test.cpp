@@ -141,12 +141,13 @@ TEST(Fsdp1Prefetch, StartsBeforeTheLossWhereTheModelComputesIt) {
   }
 }
 
-// Reentrant checkpointing runs the wrapped block's forward again, hooks and all: it frees the block, and backward gathers it a third time.
+// Reentrant checkpointing around a unit runs the wrapped block's forward again, hooks and all: it frees the block, and backward gathers it
+// a third time.
 TEST(Fsdp1Reentrant, GathersEachBlockThreeTimes) {
   const std::int64_t blocks = 3 * 64 * 64;
   for (const auto& [reentrant, gathers] : {std::pair{false, 2}, std::pair{true, 3}}) {
     OwnedJob owned = make_job(equal_blocks(3), "fsdp1", {.ranks = 4, .checkpointing = Checkpointing::full});
-    owned.job.training.checkpointing.use_reentrant = reentrant;
+    owned.job.training.checkpointing.use_reentrant = owned.job.training.checkpointing.around_unit = reentrant;
     EXPECT_EQ(traffic_of(owned).total.value(), (gathers + 1) * 2 * blocks * 3 / 4);
   }
 }
@@ -178,7 +179,7 @@ TEST(Fsdp1Reentrant, FrozenBlocksKeepTheirInputs) {
                           .master = {},
                           .moments = DType::bf16,
                           .name = "pure-bf16"};
-    training.checkpointing = {.kind = Checkpointing::full, .every = 1, .use_reentrant = reentrant};
+    training.checkpointing = {.kind = Checkpointing::full, .every = 1, .use_reentrant = reentrant, .around_unit = reentrant};
     Trainable adapters;
     adapters.all = false;
     adapters.lora_rank = 2;

@@ -149,7 +149,7 @@ TEST(Muon, NewtonSchulzWorksOnTheSmallerSide) {
   Parameter experts;
   experts.shape = {3, 10, 8};
   experts.elements = Elements{240};
-  EXPECT_EQ(newton_schulz_bytes(experts, true).value(), 3 * 2 * (2 * 80 + 2 * 64));
+  EXPECT_EQ(newton_schulz_bytes(experts, DType::bf16, true).value(), 3 * 2 * (2 * 80 + 2 * 64));
 }
 
 // Matrices of blocks (320 elements) keep a momentum; the other 1,660 elements of the toy (embedding, head, biases, norm) Adam's two

@@ -87,7 +87,6 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"zero2", {{"allgather_bucket_size", many}}, "allgather_bucket_size has no effect"},
         Row{"zero2", {{"grad_accum_dtype", fp32}}, "accumulation dtype has no effect"},
         Row{"zero3", {{"allgather_bucket_size", many}}, "allgather_bucket_size has no effect at stage 3"},
-        Row{"zero3", {{"contiguous_gradients", true}}, "contiguous_gradients has no effect at stage 3"},
         Row{"zero3", {{"round_robin_gradients", true}}, "round_robin_gradients has no effect at stage 3"},
         Row{"zero3", {{"zero_quantized_gradients", true}}, "zero_quantized_gradients has no effect on one node"},
         Row{"zero3", {{"zero_hpz_partition_size", one}}, "zero_hpz_partition_size has no effect"},

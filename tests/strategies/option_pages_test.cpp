@@ -36,19 +36,22 @@ std::string text_of(const OptionSpec& option) {
   return option.fallback.empty() ? text : text + " (default: " + option.fallback + ")";
 }
 
+void entry(std::string& page, const std::string& name, const std::string& text) {
+  std::string line = std::string(option_column, ' ') + name;
+  if (line.size() + 1 > help_column) {
+    page += line + "\n";
+    line.clear();
+  }
+  line.resize(help_column, ' ');
+  wrap(page, line, text, help_column);
+}
+
 /// The list as it stands in the page: an indented block.
 std::string option_list(const StrategyInfo& info) {
   std::string page;
-  wrap(page, std::string(option_column, ' '), "framework: " + info.library, option_column + 2);
-  for (const OptionSpec& option : info.options) {
-    std::string line = std::string(option_column, ' ') + option.name;
-    if (line.size() + 1 > help_column) {
-      page += line + "\n";
-      line.clear();
-    }
-    line.resize(help_column, ' ');
-    wrap(page, line, text_of(option), help_column);
-  }
+  wrap(page, std::string(option_column, ' '), "framework: " + with_version(info.library, info.releases, ""), option_column + 2);
+  for (const Release& release : info.releases) entry(page, "version " + release.version, release.changes);
+  for (const OptionSpec& option : info.options) entry(page, option.name, text_of(option));
   return page;
 }
 

@@ -42,6 +42,8 @@ class Collectives {
   /// Payload bytes sent so far, as something outside this program counted them.
   [[nodiscard]] virtual Bytes sent() const = 0;
   [[nodiscard]] virtual std::string counted_by() const = 0;
+  /// Of what went over the wire in this program's own hands; null where a library moves the bytes.
+  [[nodiscard]] virtual const WireDigests* digests() const { return nullptr; }
 };
 
 /// The ring algorithms (NCCL's order: rank r ends a reduce-scatter owning segment r).
@@ -55,6 +57,7 @@ class RingCollectives final : public Collectives {
   void run(const Members& members, const CollectiveCall& call) override { run_ring(mesh_, members, call); }
   [[nodiscard]] Bytes sent() const override { return mesh_.acknowledged(); }
   [[nodiscard]] std::string counted_by() const override { return "kernel: TCP_INFO tcpi_bytes_acked"; }
+  [[nodiscard]] const WireDigests* digests() const override { return &mesh_.digests(); }
 
  private:
   Mesh& mesh_;

@@ -110,9 +110,12 @@ class MpiLine final : public Line {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(int rank, const MeshOptions& network) : saboteur_(rank, network.fault) {}
+  MpiTransport(int rank, int ranks, const MeshOptions& network) : saboteur_(rank, network.fault), digests_(ranks) {}
+  [[nodiscard]] const WireDigests& digests() const { return digests_; }
 
   void exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) override {
+    digests_.add_sent(to, out);
+    const std::span<const std::byte> arriving = in;
     out = saboteur_.next(out);
     while (!out.empty() || !in.empty()) {
       const auto sent = out.first(std::min(out.size(), largest)),
@@ -126,11 +129,13 @@ class MpiTransport final : public Transport {
       out = out.subspan(sent.size());
       in = in.subspan(received.size());
     }
+    digests_.add_received(from, arriving);
   }
 
  private:
   static constexpr std::size_t largest = std::size_t{1} << 30;
   Saboteur saboteur_;
+  WireDigests digests_;
 };
 
 /// combine() as an operation of MPI.
@@ -185,8 +190,8 @@ class Communicators {
 /// are uneven), so that an uneven one is a reduce-scatter and an all-gather; chains (broadcast, reduce) and all-to-all have no such form.
 class MpiCollectives final : public Collectives {
  public:
-  MpiCollectives(int rank, const MeshOptions& network, Communicators& communicators)
-      : transport_(rank, network), communicators_(communicators), own_ring_(network.fault.has_value()) {}
+  MpiCollectives(int rank, int ranks, const MeshOptions& network, Communicators& communicators)
+      : transport_(rank, ranks, network), communicators_(communicators), own_ring_(network.fault.has_value()) {}
 
   void run(const Members& members, const CollectiveCall& call) override {
     if (members.size() > 1 && by_library(call)) return run_in_library(members, call);
@@ -196,6 +201,7 @@ class MpiCollectives final : public Collectives {
   }
   [[nodiscard]] Bytes sent() const override { return sent_; }
   [[nodiscard]] std::string counted_by() const override { return "OpenMPI: monitoring component (pml_monitoring)"; }
+  [[nodiscard]] const WireDigests* digests() const override { return &transport_.digests(); }
 
  private:
   /// A fault needs the bytes of the wire in our hands.
@@ -282,8 +288,8 @@ class MpiCollectives final : public Collectives {
 
 class MpiBackend final : public HostBackend {
  public:
-  MpiBackend(int rank, const MeshOptions& network, Communicators& communicators)
-      : traffic_(rank, network, communicators), control_(rank, MeshOptions{}, communicators) {}
+  MpiBackend(int rank, int ranks, const MeshOptions& network, Communicators& communicators)
+      : traffic_(rank, ranks, network, communicators), control_(rank, ranks, MeshOptions{}, communicators) {}
   Collectives& traffic() override { return traffic_; }
   Collectives& control() override { return control_; }
 
@@ -337,7 +343,7 @@ class MpiPlatform final : public Platform {
   }
 
   [[nodiscard]] std::unique_ptr<Backend> open(int rank, int, Line&, const MeshOptions& network) override {
-    return std::make_unique<MpiBackend>(rank, network, communicators_);
+    return std::make_unique<MpiBackend>(rank, ranks_, network, communicators_);
   }
 
   void close() override {

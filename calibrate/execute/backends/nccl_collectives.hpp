@@ -58,6 +58,7 @@ class StagedCollectives final : public Collectives {
   void run(const Members& members, const CollectiveCall& call) override;
   [[nodiscard]] Bytes sent() const override { return ring_.sent(); }
   [[nodiscard]] std::string counted_by() const override { return ring_.counted_by(); }
+  [[nodiscard]] const WireDigests* digests() const override { return ring_.digests(); }
 
  private:
   Device& device_;

@@ -53,6 +53,9 @@ std::vector<std::string> cannot_train(const Model& model, const Training& traini
     reasons.push_back("models of family '" + model.family + "' are not executed, only llama, mistral, qwen2 and qwen3");
   if (training.dropout > 0) reasons.push_back("dropout is not executed: set training.dropout to 0");
   if (training.compile) reasons.push_back("compiled kernels are not executed: set training.compile to false");
+  if (training.logits != LogitsLife::dropped) reasons.push_back("logits that the loop holds are not executed: leave training.logits out");
+  if (training.loss.fuses_head())
+    reasons.push_back("a loss fused with the head is not executed: set training.loss to cross_entropy or fused");
   if (training.loss.kind == Loss::Kind::chunked)
     reasons.push_back("a chunked loss is not executed: set training.loss to cross_entropy or fused");
   for (DType dtype : {training.precision.parameters, training.precision.compute, training.precision.gradients, training.precision.moments})

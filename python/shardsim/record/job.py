@@ -50,6 +50,7 @@ class Job:
     backend: str = "fake"
     training: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
+    says: dict[str, str] = field(default_factory=dict)  # comment lines of the scenario: `# init: zero`
 
     @property
     def micro_batches(self) -> int:
@@ -91,7 +92,8 @@ def read_job(text: str) -> Job:
                precision=read_precision(training.get("precision", "mixed")),
                optimizer=optimizer if isinstance(optimizer, dict) else {"name": optimizer},
                checkpointing=checkpointing if isinstance(checkpointing, dict) else {"kind": checkpointing},
-               backend=comment(text, "ranks", "gloo" if name in NEEDS_GLOO else "fake"), training=training, model=scenario["model"])
+               backend=comment(text, "ranks", "gloo" if name in NEEDS_GLOO else "fake"), training=training, model=scenario["model"],
+               says=dict(re.findall(r"^# (\w+): (\w+)$", text, re.MULTILINE)))
 
 
 def with_world(job: Job, world: int) -> Job:

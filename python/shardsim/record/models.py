@@ -23,10 +23,9 @@ def make_model(job: Job, attention: str = "sdpa") -> nn.Module:
         model = AutoModelForCausalLM.from_config(config)
         torch.set_default_dtype(torch.float32)
     elif job.model.get("preset") == "resnet-18":
-        model = ResNet18()
+        model = ResNet18().to(TORCH_DTYPES[job.precision.stored])
     else:
         raise Unsupported("recorded models are given by hf_config, or are resnet-18")
-    model = model.to(TORCH_DTYPES[job.precision.stored])
     if job.lora:
         model = add_adapters(model, job)
     elif isinstance(job.trainable, list):

@@ -11,13 +11,13 @@ from pathlib import Path
 from .golden import SEPARATOR, Recording, body_of, lines_of, split
 from .job import Unsupported, comment, read_job
 
-DEEPSPEED = {"zero1", "zero2", "zero3", "mics"}
+DEEPSPEED = {"zero1", "zero2", "zero3", "mics"}  # and naive_dp, which is its stage 0, where the head says `# library: deepspeed`
 
 
 def record(text: str, what: str = "collectives", steps: int | None = None) -> Recording:
     """Runs the scenario; `what` is collectives, memory or checkpoint."""
     job = read_job(text)
-    if job.strategy in DEEPSPEED:
+    if job.strategy in DEEPSPEED or job.says.get("library") == "deepspeed":
         from . import deepspeed_recorder as recorder
     else:
         from . import torch_recorder as recorder

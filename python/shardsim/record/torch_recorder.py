@@ -14,7 +14,7 @@ from .loop import build, run_steps
 from .models import make_model
 from .ranks import in_ranks
 
-WARM_STEPS = 3  # buckets are rebuilt in the second step, orders recorded in the first are used from the second on
+WARM_STEPS = 4  # DDP rebuilds its buckets in the second step, of a static graph in the third; FSDP knows its orders from the second on
 
 
 def libraries(job: Job) -> dict[str, str]:

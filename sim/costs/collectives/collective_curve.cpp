@@ -37,27 +37,62 @@ Seconds time_of(const std::vector<CollectiveSegment>& segments, Bytes size) {
   return least;
 }
 
-CollectiveCurve::CollectiveCurve(const CollectiveFit& fit) : segments_(fit.segments) {
+namespace {
+
+std::vector<CollectiveCurve::Point> smooth(std::vector<CollectiveCurve::Point> points) {
   std::vector<double> logs;
-  for (const auto& sample : fit.samples) logs.push_back(std::log(sample.median.base()));
-  const std::vector<double> smooth = non_decreasing(logs);
-  for (std::size_t i = 0; i < smooth.size(); ++i) points_.push_back({fit.samples[i].size, Seconds{std::exp(smooth[i])}});
+  for (const auto& point : points) logs.push_back(std::log(point.time.base()));
+  const std::vector<double> smoothed = non_decreasing(logs);
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].time = Seconds{std::exp(smoothed[i])};
+  return points;
 }
 
-bool CollectiveCurve::extrapolates(Bytes size) const { return !points_.empty() && size > points_.back().size; }
+std::vector<CollectiveCurve::Point> points_of(const CollectiveFit& fit) {
+  std::vector<CollectiveCurve::Point> points;
+  for (const auto& sample : fit.samples) points.push_back({sample.size, sample.median});
+  return points;
+}
 
-Seconds CollectiveCurve::beyond(Bytes size) const {
-  const Point& last = points_.back();
-  if (!segments_.empty()) return last.time + (size - last.size) / segments_.back().algbw;
-  return last.time * (static_cast<double>(size.value()) / static_cast<double>(last.size.value()));
+}  // namespace
+
+CollectiveCurve::CollectiveCurve(const CollectiveFit& fit, Seconds closed_slope)
+    : points_(smooth(points_of(fit))), segments_(fit.segments) {
+  if (!points_.empty())
+    last_ = points_.back();
+  else if (fit.largest > Bytes{})
+    last_ = {fit.largest, time_of(segments_, fit.largest)};
+  find_slope(closed_slope);
+}
+
+CollectiveCurve::CollectiveCurve(std::vector<Point> points) : points_(smooth(std::move(points))) {
+  if (!points_.empty()) last_ = points_.back();
+  find_slope({});
+}
+
+/// The rate of the last doubling still rises towards the closed form's, which is the next; unless they tell of different networks.
+void CollectiveCurve::find_slope(Seconds closed_slope) {
+  if (last_.size <= Bytes{}) return;
+  const Bytes half{last_.size.value() / 2};
+  const Seconds mean = last_.time / static_cast<double>(last_.size.value());
+  const bool known = points_.empty() || points_.front().size <= half;
+  const Seconds last = known ? (last_.time - measured(half)) / static_cast<double>((last_.size - half).value()) : mean;
+  slope_ = std::clamp(last, 0.5 * mean, mean);  // noise must not make the rest free
+  constexpr double same_network = 2;
+  if (closed_slope > Seconds{} && closed_slope < slope_ && slope_ < same_network * closed_slope) slope_ = closed_slope;
 }
 
 Seconds CollectiveCurve::at(Bytes size) const {
+  return extrapolates(size) ? last_.time + slope_ * static_cast<double>((size - last_.size).value()) : measured(size);
+}
+
+Seconds CollectiveCurve::measured(Bytes size) const {
   if (points_.empty()) return time_of(segments_, size);
-  if (size <= points_.front().size)
-    return segments_.empty() ? points_.front().time : std::min(points_.front().time, time_of(segments_, size));
-  if (size > points_.back().size) return beyond(size);
+  if (size <= points_.front().size) {
+    const Point& first = points_.front();
+    return segments_.empty() ? first.time : first.time * std::min(1.0, time_of(segments_, size) / time_of(segments_, first.size));
+  }
   const auto right = std::ranges::lower_bound(points_, size, {}, &Point::size);
+  if (right == points_.end()) return points_.back().time;
   const auto left = std::prev(right);
   const double share = static_cast<double>((size - left->size).value()) / static_cast<double>((right->size - left->size).value());
   return left->time + (right->time - left->time) * share;

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/base/units_text.hpp"
+#include "sim/costs/collectives/nccl_system.hpp"
 #include "sim/costs/collectives/ring_embedding.hpp"
 #include "sim/machine/cluster_graph.hpp"
 
@@ -19,6 +21,7 @@ Placement place(const Group& group, const Cluster& cluster) {
   const std::int64_t extent = (group.size - 1) * group.stride + 1;
   placement.nodes = group.stride >= per_node ? group.size : ceil_div(extent, per_node);
   placement.groups_per_node = ceil_div(per_node, placement.ranks_per_node);
+  placement.nodes_per_island = std::max<std::int64_t>(1, cluster.profile.node.nvlink_nodes);
   return placement;
 }
 
@@ -31,8 +34,10 @@ RingPath ring_path(const Placement& placement, const Cluster& cluster) {
   path.intra_latency = profile.node.intra_latency;
   path.inter_latency = profile.network.inter_latency;
   path.nic_bandwidth = profile.network.nic_bandwidth * profile.network.efficiency;
-  if (placement.nodes == 1) return path;
-  path.nics = static_cast<double>(nics_in_use(cluster)) / static_cast<double>(placement.groups_per_node);
+  path.nccl = nccl_machine(profile, path.intra);
+  if (!path.crosses_nodes()) return path;
+  const std::int64_t nodes = std::min(placement.nodes, placement.nodes_per_island);  // whose NICs an island has
+  path.nics = static_cast<double>(nics_in_use(cluster) * nodes) / static_cast<double>(placement.groups_per_node);
   path.network = path.nic_bandwidth * path.nics;
   return path;
 }
@@ -40,6 +45,12 @@ RingPath ring_path(const Placement& placement, const Cluster& cluster) {
 ByteRate RingPath::bandwidth() const {
   if (!crosses_nodes()) return intra;
   return uses_fabric() ? std::min(intra, network) : network;
+}
+
+bool RingPath::alike(const RingPath& other) const {
+  const auto near = [](ByteRate a, ByteRate b) { return std::abs(a.base() - b.base()) <= 1e-6 * std::max(a.base(), b.base()); };
+  return near(intra, other.intra) && near(network, other.network) && near(exchange, other.exchange) && base_latency == other.base_latency &&
+         intra_latency == other.intra_latency && inter_latency == other.inter_latency;
 }
 
 std::string RingPath::bottleneck() const {

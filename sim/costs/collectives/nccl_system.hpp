@@ -2,6 +2,7 @@
 // A profile as NCCL's tuner would see the machine.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "sim/costs/collectives/collective_placement.hpp"
@@ -11,12 +12,12 @@
 namespace shardsim {
 
 /// By the product's name: "NVIDIA H100 SXM5 80GB" is Hopper. What is not known counts as Ampere.
-[[nodiscard]] GpuGeneration generation_of(std::string_view gpu);
+[[nodiscard]] NcclGeneration nccl_generation_of(std::string_view gpu);
 
-/// Share of a ring's bandwidth that NVLS reaches (NCCL src/graph/tuning.cc).
-[[nodiscard]] double nvls_efficiency(GpuGeneration generation);
+/// The machine's GPUs as NCCL's (or RCCL's) rules count them; nothing where the profile describes no GPU of NVIDIA or AMD.
+[[nodiscard]] std::optional<NcclMachine> nccl_machine(const Profile& profile, ByteRate ring);
 
 /// Channels and their speed inside a node as the published searches find them, between nodes the group's share of the NICs.
-[[nodiscard]] NcclSystem nccl_system(const Profile& profile, const RingPath& path);
+[[nodiscard]] NcclSystem nccl_system(const NcclMachine& machine, const RingPath& path);
 
 }  // namespace shardsim

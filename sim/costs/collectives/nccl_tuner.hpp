@@ -8,19 +8,13 @@
 
 #include "sim/base/collective.hpp"
 #include "sim/base/units.hpp"
+#include "sim/costs/collectives/nccl_tables.hpp"
 
 namespace shardsim {
 
-enum class GpuGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
-enum class NcclAlgorithm : std::uint8_t { tree, ring, nvls, nvls_tree };
-enum class NcclProtocol : std::uint8_t { ll, ll128, simple };
-
-[[nodiscard]] std::string_view name_of(NcclAlgorithm algorithm);
-[[nodiscard]] std::string_view name_of(NcclProtocol protocol);
-
 /// A system as NCCL's topology search sees it.
 struct NcclSystem {
-  GpuGeneration generation = GpuGeneration::hopper;
+  NcclGeneration generation = NcclGeneration::hopper;
   std::int64_t ranks = 8;
   std::int64_t nodes = 1;
   std::int64_t channels = 12;
@@ -31,7 +25,7 @@ struct NcclSystem {
 };
 
 /// The systems that the published searches find: one node of A100, H100 (and H200), B200.
-[[nodiscard]] NcclSystem nccl_system(GpuGeneration generation, std::int64_t ranks);
+[[nodiscard]] NcclSystem nccl_system(NcclGeneration generation, std::int64_t ranks);
 
 struct NcclChoice {
   NcclAlgorithm algorithm = NcclAlgorithm::ring;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/costs/collectives/ring_packing.hpp"
+
 namespace shardsim {
 namespace {
 
@@ -83,6 +85,35 @@ std::vector<std::int32_t> best_order(const ClusterGraph& graph, std::vector<std:
   return gpus;
 }
 
+/// The rings that a mesh of cables carries for the GPUs of one group.
+Slowest packed(const ClusterGraph& graph, const std::vector<std::int32_t>& gpus) {
+  CableMatrix cables(gpus.size(), std::vector<ByteRate>(gpus.size()));
+  std::string name;
+  const auto member = [&](std::int32_t vertex) {
+    return std::ranges::find_if(gpus, [&](std::int32_t gpu) { return graph.node().gpus[static_cast<std::size_t>(gpu)] == vertex; }) -
+           gpus.begin();
+  };
+  for (std::size_t i = 0; i < graph.node().links.size(); ++i) {
+    const Link& link = graph.node().links[i];
+    const auto from = static_cast<std::size_t>(member(link.from)), to = static_cast<std::size_t>(member(link.to));
+    if (from == gpus.size() || to == gpus.size()) continue;
+    cables[from][to] += link.capacity;
+    if (name.empty()) name = graph.name(i);
+  }
+  return name.empty() ? Slowest{} : Slowest{packed_rings(cables), name};
+}
+
+/// One ring for each group, all at once; where cables join the GPUs in pairs, the several rings that these carry if that is more.
+Slowest best_rings(const ClusterGraph& graph, std::vector<std::vector<std::int32_t>> orders) {
+  Slowest over_cables{ByteRate{std::numeric_limits<double>::max()}, {}};
+  for (auto& order : orders) {
+    if (const Slowest here = packed(graph, order); here.rate < over_cables.rate) over_cables = here;
+    order = best_order(graph, std::move(order));
+  }
+  const Slowest single = closed_rings(graph, orders);
+  return over_cables.rate > single.rate ? over_cables : single;
+}
+
 /// All groups of a node run at once; nodes with the same groups are alike.
 Slowest inside(const ClusterGraph& graph, const std::vector<Ring>& rings) {
   std::map<std::int64_t, std::vector<std::vector<std::int32_t>>> by_node;
@@ -92,9 +123,8 @@ Slowest inside(const ClusterGraph& graph, const std::vector<Ring>& rings) {
   std::set<std::vector<std::vector<std::int32_t>>> patterns;
   for (auto& [node, groups] : by_node) patterns.insert(std::move(groups));
   Slowest worst;
-  for (std::vector<std::vector<std::int32_t>> orders : patterns) {
-    for (auto& order : orders) order = best_order(graph, std::move(order));
-    const Slowest here = closed_rings(graph, orders);
+  for (const std::vector<std::vector<std::int32_t>>& orders : patterns) {
+    const Slowest here = best_rings(graph, orders);
     if (worst.link.empty() || here.rate < worst.rate) worst = here;
   }
   return worst;
@@ -130,11 +160,16 @@ class Across {
     return {nics.begin(), nics.end()};
   }
 
-  /// The GPU of the run that the NIC stands beside; the first where it stands beside none.
+  /// The GPU of the run that the NIC stands beside; the first where it stands beside none. Where several GPUs and NICs share a switch, each
+  /// NIC has a GPU of its own.
   [[nodiscard]] std::int32_t gpu_beside(const NodeRun& run, std::int32_t nic) const {
+    std::vector<std::int32_t> near;
     for (const std::int32_t gpu : run.gpus)
-      if (std::ranges::find(beside(gpu), nic) != beside(gpu).end()) return vertex(gpu);
-    return vertex(run.gpus.front());
+      if (std::ranges::find(beside(gpu), nic) != beside(gpu).end()) near.push_back(gpu);
+    if (near.empty()) return vertex(run.gpus.front());
+    const auto& nics = beside(near.front());
+    const auto place = static_cast<std::size_t>(std::ranges::find(nics, nic) - nics.begin());
+    return vertex(near[place * near.size() / nics.size() % near.size()]);
   }
 
   [[nodiscard]] std::int32_t vertex(std::int32_t gpu) const { return graph_.node().gpus[static_cast<std::size_t>(gpu)]; }
