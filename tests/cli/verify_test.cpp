@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Planted{"bucket size", "name: ddp", "strategy.bucket_cap_mb=5", "bucket_cap_mb=5"},
                     Planted{"reduce dtype", "name: fsdp2", "training.precision.reduce=fp32", "reduce_dtype=fp32"},
                     Planted{"missing checkpointing", "name: fsdp2", "training.activation_checkpointing=full", "checkpointing"},
-                    Planted{"no_sync", "name: ddp", "training.gradient_accumulation_steps=8", ""},
+                    Planted{"no_sync", "name: ddp", "strategy.no_sync=false", "no_sync=false"},
                     Planted{"reshard", "name: fsdp2", "strategy.reshard_after_forward=false", "reshard_after_forward=false"},
                     Planted{"micro-batch", "name: ddp", "training.micro_batch_size=2", "micro_batch_size=2"},
                     Planted{"another stage", "name: zero2", "strategy={name: zero3}", "zero3"}),
